@@ -79,6 +79,8 @@ static const arg args[] = {
      "for whoever sends the secret in it as a bearer token", 0, 0, 0},
     {"--test-set", ARG_TEXT, AT(options.test_set), "DATASET",
      "evaluate each model on the test part of this data set", 0, 0, 0},
+    {"--validation", ARG_TEXT, AT(options.validation), "N%|N[:writers][:seed=S][:first=M]",
+     "or on what is held out of (the first M examples of) its training part", 0, 0, 0},
     {"--data", ARG_TEXT, AT(options.data_folder), "DIR", "where data sets are (else DUNLIN_DATA)",
      0, 0, 0},
     {"--json", ARG_TEXT, AT(options.json_file), "FILE", "the status as JSON at the end", 0, 0, 0},

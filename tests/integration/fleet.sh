@@ -163,6 +163,11 @@ for waits in 5 0:5 9:8 5:6x -1:5 :5 5: 1:604800001 99999999999999999999:1; do
     expect 2 "--retry-refused-ms $waits" "$bin/dunlin-fleet" --serve --retry-refused-ms "$waits"
 done
 expect 2 "partition" "$bin/dunlin-fleet" --serve --partition dirichlet:0
+expect 2 "validation 0%: expected a share" "$bin/dunlin-fleet" --serve --validation 0%
+expect 2 "judge validation goes with" "$bin/dunlin-fleet" --serve --judge validation
+expect 2 "judge devices: expected test or validation" "$bin/dunlin-fleet" --serve --judge devices
+expect 1 "no whole clients can be held out" "$bin/dunlin-fleet" --serve --dataset random --validation 10%:writers
+expect 2 "validation 10%: it is held out" "$bin/dunlin-server" --listen 127.0.0.1:0 --port-file "$work/none" --state "$work/none" --task "$work/none" --validation 10%
 expect 2 "momentum 0" "$bin/dunlin-fleet" --serve --algorithm scaffold --momentum 0.9
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --rollback 0
 expect 2 "--rollback" "$bin/dunlin-fleet" --serve --algorithm scaffold --rollback 0.1

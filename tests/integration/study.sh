@@ -30,6 +30,13 @@ study() {
     "$bin/dunlin-study" "$@" --quick --models lenet5 --data synthetic --no-times --swap-dir /var/tmp >>"$work/out"
 }
 
+# values FILE COLUMN: the values of a column, one a line.
+values() {
+    python3 -c 'import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    print(row[sys.argv[2]])' "$1" "$2"
+}
+
 # A table of eight people's three activities, and a folder of pictures: three classes of one picture of 8 x 8.
 { echo a,b,c,kind,user; for i in $(seq 0 239); do echo "$((i % 3 + i % 7)),$((i * i % 11)),$((i % 5)),k$((i % 3)),u$((i % 8))"; done; } >"$work/table"
 people="csv:$work/table,label=kind,client=user"
@@ -41,6 +48,22 @@ for class in a b c; do
 done
 
 if [ "${2:-}" = long ]; then
+    # A grid over fleets: rates chosen on what no device has, run on another seed; the same in one process and in three.
+    for jobs in 1 3; do
+        "$bin/dunlin-study" federated --dataset "$people" --quick --seeds 1 --clients 3 --rounds 2 --epochs 1 --partition iid,writers --lr 0.01,0.1 \
+            --batches 4,price:1.5 --policies none,auto --no-times --out "$work/g$jobs" --swap-dir /var/tmp --jobs $jobs >>"$work/out"
+    done
+    for table in federated federated_tuning federated_runs federated_summary; do
+        cmp "$work/g1/$table.csv" "$work/g3/$table.csv" || fail "$table depends on the number of processes"
+        [ "$(wc -l <"$work/g1/$table.csv")" -gt 4 ] || fail "$table has no rows"
+    done
+    [ "$(values "$work/g1/federated_tuning.csv" seed | sort -u)" = 1 ] || fail "rates were tuned on several seeds"
+    [ "$(values "$work/g1/federated_runs.csv" seed | sort -u)" = 2 ] || fail "runs are not of a fresh seed"
+    [ "$(values "$work/g1/federated_runs.csv" tuned_on_seed | grep . | sort -u)" = 1 ] || fail "runs do not say which seed tuned"
+    [ "$(values "$work/g1/federated.csv" partition | sort -u | tr '\n' ' ')" = "iid writers " ] || fail "partitions"
+    # A tenth of eight people is one of them, who has thirty examples in both parts.
+    held=$(values "$work/g1/federated_tuning.csv" validation_examples | sort -u)
+    [ "$held" -ge 15 ] && [ "$held" -le 30 ] || fail "not one whole person is held out: $held"
     # Every partition that a data set has.
     "$bin/dunlin-study" federated --dataset "$people" --quick --seeds 1 --batches 8 --no-times --out "$work/own" --swap-dir /var/tmp >>"$work/out"
     for split in iid dirichlet:0.3 writers; do
@@ -96,6 +119,44 @@ grep -q " 23 of 24 parts kept" "$work/out" || fail "a cut line was taken, or who
 study throughput --batches 8,32 --steps 1 --seed 2 --out "$work/k" --resume
 cmp -s "$work/a/throughput.csv" "$work/k/throughput.csv" && fail "rows of another seed were taken"
 
+# What a step takes has its spread; the report's tables are in one file, too.
+"$bin/dunlin-study" throughput --quick --models lenet5 --policies ideal,auto --batches 8 --data synthetic --out "$work/t" --swap-dir /var/tmp >>"$work/out"
+python3 - "$work/t" <<'EOF' || fail "the times of steps have no spread, or report.json is not whole"
+import csv, json, sys
+rows = list(csv.DictReader(open(sys.argv[1] + "/throughput.csv")))
+assert len(rows) == 2, rows
+for row in rows:
+    low, mid, high = (float(row["time_cpu_%sms" % which]) for which in ("low_", "", "high_"))
+    assert row["time_steps"] == "3" and 0 < low <= mid <= high, row
+tables = json.load(open(sys.argv[1] + "/report.json"))["tables"]
+assert [t["name"] for t in tables] == ["throughput"] and len(tables[0]["rows"]) == 2 and tables[0]["left_out"] == [], tables
+EOF
+# The largest batch has a price, and auto one within a limit of it.
+grep -q '^lenet5,.*,auto within 1.3 x,.*,1.3,' "$work/a/max-batch.csv" || fail "max-batch has no batch within a price"
+python3 - "$work/a/max-batch.csv" <<'EOF' || fail "max-batch: prices are wrong"
+import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    fits = row["is_any"] == "1" or int(row["max_batch"]) > 0
+    assert fits == (row["price"] != ""), row
+    assert row["ratio_predicted"] in ("", row["price"]) and (row["is_any"] == "0" or row["priced_batch"] == "1073741824"), row
+EOF
+
+# A limit that is over at once: nothing begins, every study has its table, and what is left out is listed. Gone on with, it is all there.
+study all --max-minutes 1e-9 --out "$work/l"
+for table in max-batch throughput curve ablation adaptation convergence federated; do
+    [ "$(wc -l <"$work/l/$table.csv")" = 1 ] || fail "$table began after the limit"
+    grep -q "^left out: $table lenet5\|^left out: federated synthetic" "$work/out" || fail "the terminal does not say what was left out of $table"
+done
+grep -q '"left_out":\["max-batch lenet5 none"' "$work/l/report.html" || fail "the report does not say what was left out"
+grep -q '"max_minutes": 1e-9\|"max_minutes": 1.0e-9\|"max_minutes": 1.0000000000000001e-9' "$work/l/report.json" || fail "the JSON does not say the limit"
+study convergence --policies pool,auto --out "$work/l2"
+study convergence --policies pool,auto --max-processor-minutes 1e-9 --out "$work/l"
+study convergence --policies pool,auto --max-minutes 100000 --out "$work/l" --resume
+grep -q " 0 of 4 parts kept" <(tail -2 "$work/out") || fail "a part began after the limit"
+# Seed by seed with a limit, policy by policy without: the rows stand in the same order.
+cmp "$work/l/convergence.csv" "$work/l2/convergence.csv" || fail "a limit that was not reached changed the table"
+grep -q '"left_out": \[\]' "$work/l/convergence.json" || fail "parts that were done are listed as left out"
+
 # A user's own data: what they hold decides the networks and their sizes, and every table names them.
 own() {
     "$bin/dunlin-study" "$@" --quick --seeds 1 --policies none,auto --batches 8,16 --no-times --swap-dir /var/tmp >>"$work/out"
@@ -124,6 +185,102 @@ expect 2 "synthetic goes with" "$bin/dunlin-study" curve --data synthetic --data
 expect 2 "image 4:\|image" "$bin/dunlin-study" curve --image 4 --out "$work/x"
 expect 2 "federated trains at the size" "$bin/dunlin-study" federated --image 32 --out "$work/x"
 
+# A grid: rates for each batch chosen on a validation split, one seed for tuning and others for the runs, ghosts as policies; the same in one
+# process and in three, and where it goes on after a kill.
+grid() {
+    "$bin/dunlin-study" convergence --dataset "$people" --quick --lr 0.01,0.1,rule --batches 4,16,price:1.5 --policies none,auto --budgets 100% \
+        --epochs 2 --seeds 2 --no-times --swap-dir /var/tmp "$@" >>"$work/out"
+}
+grid --out "$work/g" --jobs 1
+grid --out "$work/h" --jobs 3
+for table in convergence convergence_tuning convergence_runs convergence_summary; do
+    cmp "$work/g/$table.csv" "$work/h/$table.csv" || fail "$table depends on the number of processes"
+    [ "$(wc -l <"$work/g/$table.csv")" -gt 6 ] || fail "$table has no rows"
+done
+lines=$(wc -l <"$work/h/convergence.rows")
+head -n 5 "$work/h/convergence.rows" >"$work/some"
+mv "$work/some" "$work/h/convergence.rows"
+grid --out "$work/h" --jobs 2 --resume
+grep -q " 5 of $lines parts kept" "$work/out" || fail "rows of a grid were not kept: $(tail -2 "$work/out")"
+cmp "$work/g/convergence.csv" "$work/h/convergence.csv" || fail "a resumed grid has other tables"
+python3 - "$work/g" <<'END' || fail "the tables of a grid"
+import csv, math, sys
+rows, tuning, runs, summary = (list(csv.DictReader(open(f"{sys.argv[1]}/convergence{name}.csv"))) for name in ("", "_tuning", "_runs", "_summary"))
+assert {row["seed"] for row in tuning} == {"1"} and {row["seed"] for row in runs} == {"2", "3"}
+# One person of eight is held out; tuning rows have no accuracy on the test part, and of each setting one rate is chosen, the best at its end.
+held = {int(row["validation_examples"]) for row in tuning}
+assert len(held) == 1 and 15 <= min(held) <= 30, held
+assert "test_accuracy" not in tuning[0]
+for setting in {row["setting"] for row in tuning}:
+    last = [row for row in tuning if row["setting"] == setting and row["is_last"] == "1"]
+    assert len(last) == 2
+    best = max(last, key=lambda row: (float(row["validation_accuracy"] or -1), -float(row["validation_loss"] or 1e9), -float(row["lr"])))
+    assert [row["lr"] for row in last if row["is_chosen"] == "1"] == [best["lr"]]
+    batch = best["batch"]
+    assert {row["lr"] for row in runs if row["batch"] == batch and row["rate_rule"] == "tuned"} == {best["lr"]}
+# Every exact policy has the same bits.
+for row in rows:
+    same = [other for other in rows if all(other[key] == row[key] for key in ("batch", "lr", "seed", "epoch"))]
+    assert {other["test_accuracy"] for other in same} == {row["test_accuracy"]}
+# The ideal step's bytes are too few without a planner, which the tables say.
+assert {run["policy"] for run in runs if run["end"] != "finished"} <= {"none"} and {run["end"] for run in runs} <= {"finished", "does not fit"}
+for row in summary:
+    mine = [float(run["accuracy"]) for run in runs if run["variant"] == row["variant"] and run["accuracy"]]
+    if row["policy"] == "none":
+        assert int(row["runs"]) == len(mine) and int(row["runs"]) + int(row["failed"]) == 2
+        continue
+    mean = sum(mine) / 2
+    assert row["runs"] == "2" and abs(float(row["mean_accuracy"]) - mean) < 1e-5
+    assert abs(float(row["sd_accuracy"]) - math.sqrt(sum((a - mean) ** 2 for a in mine))) < 1e-5
+    assert abs(float(row["test_error"]) - math.sqrt(mean * (1 - mean) / float(row["test_examples"]))) < 1e-5
+assert max(int(run["batch"]) for run in runs) <= 17, "a price leaves ten steps of 170 examples"
+for run in (run for run in runs if run["accuracy"]):
+    curve = [row for row in rows if row["variant"] == run["variant"] and row["seed"] == run["seed"]]
+    assert len(curve) == 2 and curve[-1]["test_accuracy"] == run["accuracy"] and int(run["operand_bytes"]) > int(curve[0]["operand_bytes"])
+    first = [row for row in curve if float(row["test_accuracy"]) >= float(run["target"])]
+    assert run["epoch_to_target"] == (first[0]["epoch"] if first else "")
+assert {row["batch_rule"] for row in runs} == {"4", "16", "price:1.5"}
+END
+# Counters of energy that stand still: no joule; without any: nothing is claimed.
+mkdir -p "$work/sys/powercap/intel-rapl:0" "$work/none"
+echo 1000 >"$work/sys/powercap/intel-rapl:0/energy_uj"
+for folder in sys none; do
+    "$bin/dunlin-study" convergence --dataset "$people" --quick --lr 0.1 --batches 16 --epochs 1 --seeds 1 --energy "$work/$folder" --swap-dir /var/tmp \
+        --out "$work/$folder" >>"$work/out"
+done
+[ "$(values "$work/sys/convergence_runs.csv" energy_j)" = 0 ] || fail "a counter that stands still"
+[ -z "$(values "$work/none/convergence_runs.csv" energy_j)" ] || fail "joules without a counter"
+values "$work/none/convergence_runs.csv" time_cpu_s | grep -q '[0-9]' || fail "no processor seconds"
+# Ghost statistics beside exact ones, augmented, on a network with batch norm; one without has none.
+"$bin/dunlin-study" convergence --models cnn_bn --data synthetic --quick --policies auto,ghost:4 --batches 16 --lr 0.02 --epochs 1 --max-examples 64 \
+    --seeds 1 --augment crop=2,flip --schedule linear --warmup 0 --weight-decay 1e-4 --no-times --swap-dir /var/tmp --out "$work/i" >>"$work/out"
+[ "$(values "$work/i/convergence_runs.csv" ghost | tr '\n' ' ')" = "0 4 " ] || fail "ghosts are no policies"
+[ "$(values "$work/i/convergence_runs.csv" accuracy | sort -u | wc -l)" = 2 ] || fail "ghost statistics are the exact ones"
+expect 2 "ghost:4: lenet5 has no batch norm" "$bin/dunlin-study" convergence --models lenet5 --data synthetic --policies ghost:4 --out "$work/x"
+expect 2 "nothing is left to do: --partition writers" "$bin/dunlin-study" federated --dataset random --models lenet5 --partition writers --quick \
+    --out "$work/x"
+expect 2 "nothing is left to do: --data" "$bin/dunlin-study" federated --models har_mlp --data synthetic --quick --out "$work/x"
+expect 2 "lr 0: expected rates above 0" "$bin/dunlin-study" convergence --lr 0 --out "$work/x"
+expect 2 "lr 0.1 stands twice" "$bin/dunlin-study" convergence --lr 0.1,0.1 --out "$work/x"
+expect 2 "lr fast: expected rates" "$bin/dunlin-study" convergence --lr 0.1,fast --out "$work/x"
+expect 2 "batches price:0.9: expected" "$bin/dunlin-study" convergence --batches price:0.9 --out "$work/x"
+expect 2 "batches price:1.1: throughput takes numbers" "$bin/dunlin-study" throughput --batches price:1.1 --out "$work/x"
+expect 2 "partition shards: expected some of iid" "$bin/dunlin-study" federated --partition shards --out "$work/x"
+expect 2 "partition dirichlet:0: expected" "$bin/dunlin-study" federated --partition dirichlet:0 --out "$work/x"
+expect 2 "partition goes with federated" "$bin/dunlin-study" convergence --partition iid --out "$work/x"
+expect 2 "policies ghost:0: expected" "$bin/dunlin-study" convergence --policies ghost:0 --out "$work/x"
+expect 2 "lr goes with convergence and federated" "$bin/dunlin-study" curve --lr 0.1 --out "$work/x"
+expect 2 "validation 100%: expected" "$bin/dunlin-study" convergence --validation 100% --out "$work/x"
+expect 2 "schedule step: expected" "$bin/dunlin-study" convergence --schedule step --out "$work/x"
+expect 2 "augment spin: expected" "$bin/dunlin-study" convergence --augment spin --out "$work/x"
+expect 2 "cohort 4 is more than" "$bin/dunlin-study" federated --cohort 4 --clients 3 --out "$work/x"
+expect 2 "models $work/none.onnx" "$bin/dunlin-study" convergence --models "$work/none.onnx" --out "$work/x"
+# A file is a network like any other.
+"$bin/dunlin-train" --model har_mlp --dataset "$people" --steps 1 --save "$work/own.onnx" >>"$work/out"
+"$bin/dunlin-study" convergence --models "$work/own.onnx" --dataset "$people" --quick --batches 8 --epochs 1 --seeds 1 --no-times --swap-dir /var/tmp \
+    --out "$work/o" >>"$work/out"
+grep -q '^own.onnx,table,' "$work/o/convergence.csv" || fail "no rows of a file: $(cat "$work/o/convergence.csv")"
+
 expect 2 "which study" "$bin/dunlin-study"
 expect 2 "sideways: no study" "$bin/dunlin-study" sideways --out "$work/x"
 expect 2 "models nonesuch" "$bin/dunlin-study" curve --models lenet5,nonesuch --out "$work/x"
@@ -135,6 +292,8 @@ expect 2 "budgets 3q" "$bin/dunlin-study" curve --budgets 3q --out "$work/x"
 expect 2 "batches 0" "$bin/dunlin-study" throughput --batches 0 --out "$work/x"
 expect 2 "costs $work/none" "$bin/dunlin-study" curve --models lenet5 --costs "$work/none" --out "$work/x"
 expect 2 "no flag is called --fast" "$bin/dunlin-study" curve --fast
+expect 2 "max-minutes" "$bin/dunlin-study" curve --max-minutes -1 --out "$work/x"
+expect 2 "max-processor-minutes" "$bin/dunlin-study" curve --max-processor-minutes soon --out "$work/x"
 expect 1 "cannot be made" "$bin/dunlin-study" curve --out /nowhere/study
 printf '0.50 80%%\n0.25 60%%\n' >"$work/trace"
 expect 1 "line 2" "$bin/dunlin-study" adaptation --models lenet5 --data synthetic --traces "$work/trace" --out "$work/x"

@@ -100,9 +100,8 @@ static const struct {
     const char *name;
     int32_t channels, n_features, classes;
 } special[] = {
-    {"cifar10", 3, 0, 0},
-    {"wisdm", 43, 43, 6},
-    {"spsw_har", 37, 37, 5},
+    {"cifar10", 3, 0, 0},          {"cifar10_jpeg", 3, 0, 0}, {"cifar100", 3, 0, 100},
+    {"cifar100_coarse", 3, 0, 20}, {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 

@@ -3,6 +3,8 @@
  */
 #include "fleet.h"
 
+#include <dunlin/tools.h>
+
 #include <common/price.h>
 #include <ctype.h>
 #include <errno.h>
@@ -62,15 +64,22 @@ static const arg args[] = {
     {"--state", ARG_TEXT, AT(state_folder), "DIR", "keep databases and files here (else removed)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "what is trained", 0, 0, 0},
-    {"--model", ARG_TEXT, AT(model), "NAME",
-     "a network of the zoo (lenet5; har_mlp for wisdm, spsw_har)", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx",
+     "a network of the zoo (lenet5; har_mlp for wisdm, spsw_har), or a file", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har or synthetic; random; npy:X,Y, "
-     "csv:FILE, folder:DIR",
+     "fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, cifar100_coarse, "
+     "wisdm, "
+     "spsw_har or synthetic; random; npy:X,Y, csv:FILE, folder:DIR",
      0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "share out the first N examples only", 1,
      1e12, 0},
+    {"--validation", ARG_TEXT, AT(validation), "N%|N[:writers][:seed=S]",
+     "held out of the training split, which no device has; drawn by --seed or S; writers: whole "
+     "writers or users",
+     0, 0, 0},
+    {"--judge", ARG_TEXT, AT(judge), "test|validation",
+     "what --serve's server evaluates models on (test)", 0, 0, 0},
     {"--partition", ARG_TEXT, AT(partition), "P",
      "iid, dirichlet:ALPHA or writers: also users, subjects (iid)", 0, 0, 0},
     {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg, fedprox:MU or scaffold (fedavg)", 0, 0,
@@ -278,6 +287,29 @@ static int check_retry(fleet_flags *flags)
                : status;
 }
 
+static int check_validation(fleet_flags *flags)
+{
+    flags->held_out = (dunlin_validation)DUNLIN_VALIDATION_INIT;
+    flags->held_out.seed = flags->seed;
+    if (flags->validation != NULL &&
+        !dunlin_tools_parse_validation(flags->validation, &flags->held_out, NULL)) {
+        return program_misuse(&fleet_program,
+                              "--validation %s: expected a share between 0%% and 100%%, as 10%%, "
+                              "or a number of examples from 1; :writers and :seed=S may follow",
+                              flags->validation);
+    }
+    const char *judge = flags->judge != NULL ? flags->judge : "test";
+    flags->is_judged_by_held_out = strcmp(judge, "validation") == 0;
+    if (!flags->is_judged_by_held_out && strcmp(judge, "test") != 0) {
+        return program_misuse(&fleet_program, "--judge %s: expected test or validation", judge);
+    }
+    if (flags->is_judged_by_held_out && (flags->validation == NULL || !flags->is_serving)) {
+        return program_misuse(&fleet_program,
+                              "--judge validation goes with --serve and --validation");
+    }
+    return EXIT_OK;
+}
+
 static int check_server(const fleet_flags *flags)
 {
     if (flags->is_serving == (flags->server_url != NULL)) {
@@ -303,8 +335,9 @@ static int check_server(const fleet_flags *flags)
 
 static int check(fleet_flags *flags)
 {
-    int (*const checks[])(fleet_flags *) = {check_partition, check_algorithm, check_batch,
-                                            check_retry, fleet_check_strategy};
+    int (*const checks[])(fleet_flags *) = {check_partition,  check_algorithm,
+                                            check_batch,      check_retry,
+                                            check_validation, fleet_check_strategy};
     int status = check_server(flags);
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);

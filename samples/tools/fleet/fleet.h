@@ -80,6 +80,10 @@ typedef struct fleet_flags {
     const char *strategy; /* of the server, as the next; strategy.c. NULL: not given */
     double server_lr, server_momentum, beta1, beta2, tau, trim;
     bool has_server_lr, has_server_momentum, has_beta1, has_beta2, has_tau, has_trim;
+    /* Held out of the training split, and what the server judges models on: NULL, nothing, test. */
+    const char *validation, *judge;
+    int64_t ghost;        /* slices of ghost statistics, 0: exact; not a flag */
+    dunlin_policy policy; /* of the devices' plans; not a flag */
     /* What the plan orders beside the plain training; orders.c. Texts: NULL, not given. */
     const char *remainder, *optimizer, *schedule, *frozen, *trained, *decay_norms, *groups_given;
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
@@ -93,10 +97,12 @@ typedef struct fleet_flags {
     dunlin_partition_kind partition_kind;
     double alpha;
     double proximal_mu;
-    wait_range retry;         /* after a server that cannot be reached, ms */
-    wait_range retry_refused; /* after a refusal, ms */
-    int64_t batch;            /* 0: the largest that is not too slow */
-    double max_ratio;         /* of that; infinite: any */
+    wait_range retry;           /* after a server that cannot be reached, ms */
+    wait_range retry_refused;   /* after a refusal, ms */
+    dunlin_validation held_out; /* if `validation` is there */
+    bool is_judged_by_held_out;
+    int64_t batch;    /* 0: the largest that is not too slow */
+    double max_ratio; /* of that; infinite: any */
     group_list groups;
 } fleet_flags;
 

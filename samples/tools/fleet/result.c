@@ -39,6 +39,11 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     }
     json_decref(orders);
     fleet_strategy_json(flags, setup);
+    if (flags->validation != NULL) {
+        (void)json_object_set_new(setup, "validation", json_string(flags->validation));
+        (void)json_object_set_new(
+            setup, "judge", json_string(flags->is_judged_by_held_out ? "validation" : "test"));
+    }
     json_t *choice = fleet_batch_json(flags, world);
     if (choice != NULL) {
         (void)json_object_set_new(setup, "batch_max", choice);

@@ -139,8 +139,23 @@ static bool find_program(char out[FLEET_PATH_BYTES])
     return join_path(out, self, "dunlin-server") && access(out, X_OK) == 0;
 }
 
+/* What the devices do not have, and the server judges by. */
+#define VALIDATION_BYTES 128
+static void validation_text(const fleet_flags *flags, char out[VALIDATION_BYTES])
+{
+    char seed[40] = "";
+    char first[40] = "";
+    if (strstr(flags->validation, ":seed=") == NULL) {
+        (void)snprintf(seed, sizeof seed, ":seed=%llu", (unsigned long long)flags->held_out.seed);
+    }
+    if (flags->max_examples > 0) {
+        (void)snprintf(first, sizeof first, ":first=%lld", (long long)flags->max_examples);
+    }
+    (void)snprintf(out, VALIDATION_BYTES, "%.40s%s%s", flags->validation, seed, first);
+}
+
 /* Flags that the server gets only if this program got them: `argv` ends with NULL and has room. */
-static void add_chosen_flags(const fleet_flags *flags, const char **argv)
+static void add_chosen_flags(const fleet_flags *flags, const char *validation, const char **argv)
 {
     int n_words = 0;
     while (argv[n_words] != NULL) {
@@ -155,6 +170,10 @@ static void add_chosen_flags(const fleet_flags *flags, const char **argv)
         argv[n_words++] = flags->tokens_file;
     } else {
         argv[n_words++] = "--claimed-places"; /* all devices are ours */
+    }
+    if (flags->is_judged_by_held_out) {
+        argv[n_words++] = "--validation";
+        argv[n_words++] = validation;
     }
     if (flags->faults_file != NULL) {
         argv[n_words++] = "--faults";
@@ -206,7 +225,11 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
                             flags->choice.name,
                             "--log",
                             "warning"};
-    add_chosen_flags(flags, argv);
+    char validation[VALIDATION_BYTES] = "";
+    if (flags->is_judged_by_held_out) {
+        validation_text(flags, validation);
+    }
+    add_chosen_flags(flags, validation, argv);
     (void)execv(program, (char *const *)(void *)argv);
     (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
     _exit(127);

@@ -23,17 +23,26 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
     options.seed = flags->seed;
     options.max_examples = flags->max_examples;
-    if (strcmp(flags->choice.name, "synthetic") == 0 &&
+    options.validation = flags->validation != NULL ? &flags->held_out : NULL;
+    if (strcmp(flags->choice.name, "synthetic") == 0 && flags->validation == NULL &&
         flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
         options.n_writers = flags->n_all_clients;
+    }
+    const char *name = flags->choice.name;
+    if (world->model != NULL) {
+        const char *wrong = data_fit(&flags->choice, world->model, flags->model, &name, &options);
+        if (wrong != NULL) {
+            error.status = DUNLIN_MISMATCH;
+            (void)snprintf(error.text, sizeof error.text, "%s", wrong);
+            return fail(world, &error);
+        }
     }
     progress line = {0};
     if (!flags->is_quiet) {
         data_begin_reading(&flags->choice, &line);
     }
-    const dunlin_status status =
-        dunlin_tools_dataset_open(flags->choice.name, flags->choice.folder, DUNLIN_SPLIT_TRAIN,
-                                  &options, NULL, &world->dataset, &error);
+    const dunlin_status status = dunlin_tools_dataset_open(
+        name, flags->choice.folder, DUNLIN_SPLIT_TRAIN, &options, NULL, &world->dataset, &error);
     progress_end(&line);
     if (status != DUNLIN_OK) {
         return fail(world, &error);
@@ -75,21 +84,47 @@ static int64_t largest_step(const fleet_flags *flags, const fleet_world *world)
     return most;
 }
 
+/* A file is opened before the data, which take its shape. */
+static int open_file(const fleet_flags *flags, fleet_world *world)
+{
+    const size_t n = strlen(flags->model);
+    dunlin_error error = {0};
+    if (n <= 5 || strcmp(flags->model + n - 5, ".onnx") != 0) {
+        return EXIT_OK;
+    }
+    return dunlin_model_open(flags->model, NULL, &world->model, &error) == DUNLIN_OK
+               ? EXIT_OK
+               : fail(world, &error);
+}
+
+/* A network of the zoo, in the shape of the data. */
+static int open_zoo(const fleet_flags *flags, fleet_world *world)
+{
+    dunlin_error error = {0};
+    const dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    const dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
+                                    .image = (int32_t)shape.dims[1],
+                                    .channels = (int32_t)shape.dims[0],
+                                    .classes = dunlin_dataset_n_classes(world->dataset)};
+    return dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) == DUNLIN_OK
+               ? EXIT_OK
+               : fail(world, &error);
+}
+
 static int open_training(const fleet_flags *flags, fleet_world *world)
 {
     dunlin_error error = {0};
-    dunlin_shape shape = dunlin_dataset_shape(world->dataset);
-    dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
-                              .image = (int32_t)shape.dims[1],
-                              .channels = (int32_t)shape.dims[0],
-                              .classes = dunlin_dataset_n_classes(world->dataset)};
-    if (dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) != DUNLIN_OK) {
-        return fail(world, &error);
+    if (world->model == NULL && open_zoo(flags, world) != EXIT_OK) {
+        return EXIT_FAILED;
     }
     world->n_params = dunlin_model_n_trainable_elements(world->model);
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.budget_bytes = flags->budget_bytes;
     options.momentum = (float)flags->momentum;
+    options.policy = flags->policy;
+    options.baselines = dunlin_baselines_published();
+    options.ghost_statistics = flags->ghost > 0;
+    options.micro_batch = flags->ghost;
     progress line = {0};
     if (!flags->is_quiet) {
         progress_begin(&line, "planning", NULL);
@@ -143,7 +178,10 @@ int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
 int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
 {
     memset(out_world, 0, sizeof *out_world);
-    int status = open_data(flags, out_world);
+    int status = open_file(flags, out_world);
+    if (status == EXIT_OK) {
+        status = open_data(flags, out_world);
+    }
     if (status == EXIT_OK) {
         status = open_training(flags, out_world);
     }

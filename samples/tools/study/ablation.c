@@ -10,10 +10,25 @@
 
 #define N_EXAMPLES 64
 
-static const char *const columns[] = {
-    "model",        "image",         "budget_share", "budget_bytes", "variant",      "fits",
-    "needed_bytes", "planned_bytes", "predicted_ms", "ideal_ms",     "redo_share",   "n_slices",
-    "n_regions",    "swap_bytes",    "max_batch",    "is_any",       "time_step_ms", NULL};
+static const char *const columns[] = {"model",
+                                      "image",
+                                      "budget_share",
+                                      "budget_bytes",
+                                      "variant",
+                                      "fits",
+                                      "needed_bytes",
+                                      "planned_bytes",
+                                      "predicted_ms",
+                                      "ideal_ms",
+                                      "redo_share",
+                                      "n_slices",
+                                      "n_regions",
+                                      "swap_bytes",
+                                      "max_batch",
+                                      "is_any",
+                                      "time_step_ms",
+                                      STUDY_TIMES,
+                                      NULL};
 
 /* From the least to all; then all of it without fusion; then with a file instead. */
 static const struct {
@@ -97,7 +112,7 @@ static bool add_row(study *at, const study_subject *subject, const dunlin_datase
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
         row_set_int(row, "swap_bytes", (int64_t)(report->swap_out_bytes + report->swap_in_bytes));
-        row_set_real(row, "time_step_ms", steps.step_ms);
+        study_set_times(row, &steps);
     }
     const bool is_found = find_max_batch(at, subject, &options, row);
     study_add_row(at, row);

@@ -1,116 +1,44 @@
-// Draws the report: for each table its question, words, charts, command and rows.
-const style = getComputedStyle(document.documentElement);
-const tint = name => style.getPropertyValue(name).trim();
-const colors = {
-  ideal: "#8a97a3", none: "#b5651d", pool: "#d08700", recompute: "#c0392b", sublinear: "#7d5ba6", sgc: "#a569bd",
-  microbatch: "#2e8b57", sage: "#1f9e89", melon: "#d81b60", whole: "#5dade2", vdnn: "#8d6e63", capuchin: "#455a64",
-  "pool+recompute": "#5dade2", "+slices": "#2e8b57", "+regions": "#0b6e99", "fusion off": "#8a97a3", swap: "#8d6e63", "swap+recompute": "#455a64", auto: "#0b6e99",
-  "exact batch norm": "#0b6e99",
-};
-// Of what is no policy: none of them is auto's.
-const spare = ["#d08700", "#2e8b57", "#7d5ba6", "#d81b60", "#1f9e89", "#c0392b", "#8a97a3"];
-// "auto in 100%" and "most, auto" have the colour of auto.
-const colorOf = (name, i) => colors[name] || colors[name.split(" in ")[0]] || colors[name.replace("most, ", "")] || spare[i % spare.length];
-const labelOf = model => model.replace("1_1", " 1.1").replace("_", " ");
-
-Chart.defaults.color = tint("--soft");
-Chart.defaults.borderColor = tint("--line");
-Chart.defaults.font.family = "system-ui, sans-serif";
-Chart.defaults.animation = false;
-Chart.defaults.maintainAspectRatio = false;
-
-function element(kind, text, name) {
-  const made = document.createElement(kind);
-  if (text !== undefined) made.textContent = text;
-  if (name) made.className = name;
-  return made;
-}
-
-// One legend for all charts of a study.
-function legend(into, names) {
-  const line = element("div", undefined, "legend");
-  names.forEach((name, i) => {
-    const entry = element("span");
-    const mark = element("i");
-    mark.style.background = colorOf(name, i);
-    entry.append(mark, name);
-    line.append(entry);
-  });
-  into.append(line);
-}
-
-function canvas(into, title) {
-  const box = element("section");
-  const frame = element("div", undefined, "chart");
-  const drawn = element("canvas");
-  box.append(element("h3", title), frame);
-  frame.append(drawn);
-  into.append(box);
-  return drawn;
-}
-
-function grid(into, wide) {
-  const made = element("div", undefined, wide ? "charts wide" : "charts");
-  into.append(made);
-  return made;
-}
-
-const axis = (text, more) => ({ title: { display: true, text }, ...more });
-
-// sets: [name, [{x, y}]]; a dash for the i-th where `dashed` says so.
-function lines(into, title, sets, x, y, options = {}) {
-  new Chart(canvas(into, title), {
-    type: "scatter",
-    data: { datasets: sets.map(([label, data, i, dash]) => ({
-      label, data, showLine: true, borderColor: colorOf(label, i), backgroundColor: colorOf(label, i), borderWidth: label === "auto" ? 3 : 1.75,
-      pointRadius: options.points === false ? 0 : label === "auto" ? 4 : 3, borderDash: dash || [], tension: 0, order: label === "auto" ? 0 : 1 })) },
-    options: {
-      plugins: { legend: { display: false }, tooltip: { callbacks: { label: c => `${c.dataset.label}: ${options.tip ? options.tip(c.parsed) : `${c.parsed.x}, ${c.parsed.y}`}` } } },
-      scales: { x: axis(x, options.x), y: axis(y, options.y) },
-    },
-  });
-}
-
-function bars(into, title, labels, sets, y, options = {}) {
-  new Chart(canvas(into, title), {
-    type: "bar",
-    data: { labels, datasets: sets.map(([label, data], i) => ({ label, data, backgroundColor: options.color ? options.color(i) : colorOf(label, i) })) },
-    options: {
-      plugins: { legend: { display: false }, tooltip: { callbacks: { label: c => `${c.dataset.label}: ${options.tip ? options.tip(c) : c.parsed.y}` } } },
-      scales: { x: { title: { display: !!options.xTitle, text: options.xTitle } }, y: axis(y, options.y) },
-    },
-  });
-}
-
-const mark10 = { callback: v => [1, 2, 5].includes(Math.round(v / 10 ** Math.floor(Math.log10(v)))) ? v : "" };
-
+// The charts of each study, from its rows.
 const draw = {
   "max-batch": (into, rows) => {
     const policies = unique(rows, "policy");
+        into.append(element("p", "Each point is the largest batch of a policy, with its price beside it (time of an example over that in the ideal step of 32); right of the dashed line any batch fits. The line joins what auto affords at several prices.", "soft"));
     legend(into, policies);
     const box = grid(into);
-    const most = 2 * Math.max(64, ...rows.map(r => r.max_batch || 0));
     for (const model of unique(rows, "model")) {
-      const mine = rows.filter(r => r.model === model);
-      const budgets = unique(mine, "budget_bytes");
-      bars(box, labelOf(model), budgets.map(size), policies.map(p => [p, budgets.map(b => {
-        const row = mine.find(r => r.policy === p && r.budget_bytes === b);
-        return !row ? null : row.is_any ? most : row.max_batch || null;
-      })]), "largest batch (log)", { xTitle: "budget", y: { type: "logarithmic", min: 1, max: most, ticks: { callback: v => v === most ? "any" : mark10.callback(v) } },
-        tip: c => c.parsed.y === most ? "any" : c.parsed.y });
+      const mine = rows.filter(r => r.model === model), list = unique(mine, "budget_bytes").sort((a, b) => a - b);
+      for (const budget of list.length > 2 ? [list[0], list[list.length - 1]] : list) {
+        const here = mine.filter(r => r.budget_bytes === budget);
+        const speed = r => has(r.predicted_samples_per_s) ? r.predicted_samples_per_s : NaN;
+        const at = r => r.is_any ? "any" : r.max_batch;
+        const sets = policies.map((p, i) => ({ name: p, i, isLine: false, points: here.filter(r => r.policy === p && (r.is_any || r.max_batch > 0)).map(r =>
+          ({ x: at(r), y: speed(r), text: has(r.price) ? times(r.price) : "" })) }));
+        const joined = here.filter(r => isAuto(r.policy) && (r.is_any || r.max_batch > 0)).sort((a, b) => (a.is_any ? Infinity : a.max_batch) - (b.is_any ? Infinity : b.max_batch));
+        if (joined.length > 1) sets.push({ name: "auto", i: 0, isHelp: true, isLine: true, paint: colorOf("auto"), points: joined.filter(r => !r.is_any).map(r => ({ x: at(r), y: speed(r) })) });
+        const none = here.filter(r => !r.is_any && !r.max_batch).map(r => r.policy), open = here.filter(r => (r.is_any || r.max_batch > 0) && !has(r.price));
+        plot(box, { title: `${labelOf(model)} in ${size(budget)}`, sets, x: "largest batch (log)", y: "examples/s, predicted", isLogX: true, unitX: v => `batch ${v}`, unit: v => plain(+v.toPrecision(3)),
+          notes: [...(none.length > 0 ? [`Not even one example fits: ${none.join(", ")}.`] : []), ...(open.length > 0 ? [`No plan was found at that batch, so it has no price and no point: ${open.map(r => `${r.policy} ${at(r)}`).join(", ")}.`] : [])] });
+      }
     }
+    prices(into, rows, policies);
   },
   throughput: (into, rows) => {
-    const policies = unique(rows, "policy");
-    legend(into, policies);
+    const policies = unique(rows, "policy"), batches = unique(rows, "batch");
+    const set = r => { const v = r && r.fits ? rate(r) : null; return v ? { value: v.mid, low: v.n > 1 ? v.low : undefined, high: v.n > 1 ? v.high : undefined, text: plain(+v.mid.toPrecision(3)) } : { value: NaN, text: r ? "no plan" : "" }; };
+    if (batches.length <= 2) shapeLegend(into, batches.map(b => `batch ${b}`));
+    else legend(into, policies);
     const box = grid(into);
-    for (const model of unique(rows, "model")) {
-      const mine = rows.filter(r => r.model === model);
-      const batches = unique(mine, "batch");
-      bars(box, `${labelOf(model)}, budget ${size(mine[0].budget_bytes)}`, batches, policies.map(p => [p, batches.map(b => {
-        const row = mine.find(r => r.policy === p && r.batch === b);
-        return row && row.fits ? row.time_samples_per_s : null;
-      })]), "examples/s", { xTitle: "batch", y: { beginAtZero: true }, tip: c => c.parsed.y.toFixed(1) });
+    for (const [model, budget] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "budget_bytes").map(b => [m, b]))) {
+      const mine = rows.filter(r => r.model === model && r.budget_bytes === budget), title = `${labelOf(model)}, budget ${size(budget)}`;
+      if (batches.length <= 2) {
+        dots(box, { title, names: policies, x: "examples per second of the processor", sets: batches.map(b => ({ name: `batch ${b}`, points: policies.map((p, row) =>
+          ({ row, ...set(mine.find(r => r.policy === p && r.batch === b)) })) })) });
+      } else {
+        plot(box, { title, x: "batch (log)", y: "examples per second of the processor", isLogX: true, unitX: v => `batch ${v}`, height: 360, sets: policies.map((p, i) => ({ name: p, i, points: mine.filter(r => r.policy === p && r.fits && rate(r)).map(r => {
+          const v = rate(r);
+          return { x: r.batch, y: v.mid, low: v.n > 1 ? v.low : undefined, high: v.n > 1 ? v.high : undefined };
+        }) })) });
+      }
     }
   },
   curve: (into, rows) => {
@@ -119,156 +47,102 @@ const draw = {
     const box = grid(into);
     for (const model of unique(rows, "model")) {
       const mine = rows.filter(r => r.model === model && r.fits);
+      // One point a plan: several budgets may have the same.
+      const points = list => [...new Map(list.map(r => [`${r.planned_bytes} ${r.predicted_ms}`, { x: r.planned_bytes / 1048576, y: r.predicted_ms / r.ideal_ms }])).values()].sort((a, b) => a.x - b.x);
       if (mine.length === 0) continue;
-      lines(box, labelOf(model), policies.map((p, i) => [p, mine.filter(r => r.policy === p).map(r =>
-        ({ x: r.planned_bytes / 1048576, y: r.predicted_ms / r.ideal_ms })).sort((a, b) => a.x - b.x), i]),
-        "memory of the step, MiB (log)", "time, of the ideal's", { x: { type: "logarithmic", ticks: mark10 },
-          y: { min: 0.95, ticks: { callback: v => v.toFixed(2) }, suggestedMax: 1.5, max: Math.min(3, 0.1 + Math.max(...mine.map(r => r.predicted_ms / r.ideal_ms))) }, tip: p => `${p.x.toFixed(1)} MiB, ${p.y.toFixed(3)} x` });
+      plot(box, { title: labelOf(model), x: "memory of the step, MiB (log)", y: "time, of the ideal's", isLogX: true, clip: true, height: 360, unit: times, unitX: v => `${v.toFixed(1)} MiB`,
+        sets: policies.map((p, i) => ({ name: p, i, points: points(mine.filter(r => r.policy === p)) })) });
     }
   },
   ablation: (into, rows) => {
     const variants = unique(rows, "variant");
-    legend(into, variants);
     const box = grid(into);
-    for (const share of unique(rows, "budget_share")) {
-      const mine = rows.filter(r => r.budget_share === share);
-      const models = unique(mine, "model");
-      const cells = key => variants.map(v => [v, models.map(m => {
-        const row = mine.find(r => r.variant === v && r.model === m);
-        return row ? key(row) : null;
-      })]);
-      bars(box, `Step of batch 32 in ${percent(share)} of the ideal's memory`, models.map(labelOf),
-        cells(r => r.fits ? r.predicted_ms / r.ideal_ms : null), "time, of the ideal's", { y: { min: 0.9 }, tip: c => c.parsed.y.toFixed(3) + " x" });
-      bars(box, "Least memory for batch 32", models.map(labelOf),
-        cells(r => r.needed_bytes / (r.budget_bytes / r.budget_share) * 100), "% of the ideal's", { y: { min: 0 }, tip: c => c.parsed.y.toFixed(1) + " %" });
+    for (const [model, share] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "budget_share").map(s => [m, s]))) {
+      const mine = rows.filter(r => r.model === model && r.budget_share === share);
+      const points = (value, text) => variants.map((v, row) => { const r = mine.find(x => x.variant === v); return r ? { row, value: value(r), text: text(r) } : { row, value: NaN, text: "" }; });
+      const slow = r => r.fits ? r.predicted_ms / r.ideal_ms : NaN, least = r => r.needed_bytes / (r.budget_bytes / r.budget_share) * 100;
+      dots(box, { title: `${labelOf(model)}: time of a step in ${percent(share)} of the ideal's memory`, names: variants, x: "time, of the ideal's (predicted)", clip: true, least: 1, sets: [{ points: points(slow, r => r.fits ? slow(r).toFixed(3) + " x" : "no plan") }] });
+      dots(box, { title: `${labelOf(model)}: least memory for batch 32`, names: variants, x: "% of the ideal's memory", clip: true, sets: [{ points: points(least, r => least(r).toFixed(1) + " %") }] });
     }
   },
   adaptation: (into, rows) => {
     const models = unique(rows, "model");
-    legend(into, models);
-    const box = grid(into, true);
     const single = rows.filter(r => !r.scenario.startsWith("trace") && r.step === 1);
-    const scenarios = unique(single, "scenario");
-    bars(box, "Share of the step's work that is not lost (a restart: 0)", scenarios, models.map(m => [m, scenarios.map(s => {
-      const row = single.find(r => r.model === m && r.scenario === s);
-      return row && row.time_saved_share !== null && row.time_saved_share !== undefined ? 100 * Math.max(0, row.time_saved_share) : null;
-    })]), "% saved", { y: { min: 0, max: 100 }, tip: c => c.parsed.y.toFixed(1) + " %" });
+    const names = unique(single, "scenario");
+    if (models.length > 1) shapeLegend(into, models.map(labelOf), true);
+    const box = grid(into);
+    const each = f => models.map(m => ({ name: labelOf(m), points: names.map((s, row) => { const r = single.find(x => x.model === m && x.scenario === s); return { row, ...(r ? f(r) : { value: NaN }) }; }) }));
+    dots(box, { title: "Share of the step's work that is not lost (a restart: 0)", names, x: "% saved", most: 100, bySet: models.length > 1, sets: each(r =>
+      has(r.time_saved_share) ? { value: 100 * Math.max(0, r.time_saved_share), text: percent(Math.max(0, r.time_saved_share)) } : { value: NaN, text: "not within the step" }) });
+    dots(box, { title: "How long the change takes", names, x: "ms on the wall's clock (log)", isLog: true, bySet: models.length > 1, sets: each(r =>
+      has(r.time_took_ms) && r.time_took_ms > 0 ? { value: r.time_took_ms, low: r.time_runs > 1 ? Math.max(r.time_took_low_ms, 1e-3) : undefined, high: r.time_runs > 1 ? r.time_took_high_ms : undefined, text: `${plain(+r.time_took_ms.toPrecision(2))} ms` } : { value: NaN }) });
+    dots(box, { title: "Bytes moved in memory by the change", names, x: "MiB", bySet: models.length > 1, sets: each(r => ({ value: r.moved_bytes / 1048576, text: size(r.moved_bytes) })) });
     for (const trace of unique(rows.filter(r => r.scenario.startsWith("trace")), "scenario")) {
       const sets = models.map((m, i) => {
         const mine = rows.filter(r => r.scenario === trace && r.model === m);
-        const points = mine.flatMap((r, k) => {
-          const x = r.step + r.percent / 100;
-          return [{ x, y: 100 * r.from_bytes / mine[0].from_bytes }, { x, y: 100 * r.to_bytes / mine[0].from_bytes },
-            ...(k === mine.length - 1 ? [{ x: x + 0.5, y: 100 * r.to_bytes / mine[0].from_bytes }] : [])];
-        });
-        return [m, points, i];
+        return { name: labelOf(m), i, shape: shapes[i % shapes.length], points: mine.flatMap((r, k) => {
+          const x = r.step + r.percent / 100, part = bytes => 100 * bytes / mine[0].from_bytes;
+          return [{ x, y: part(r.from_bytes) }, { x, y: part(r.to_bytes) }, ...(k === mine.length - 1 ? [{ x: x + 0.5, y: part(r.to_bytes) }] : [])];
+        }) };
       });
-      lines(box, `Budget, ${trace} (made up)`, sets, "step", "% of the first", { y: { min: 0, max: 110 }, tip: p => `step ${p.x.toFixed(2)}: ${p.y.toFixed(0)} %` });
+      plot(box, { title: `Budget, ${trace}`, sets, x: "step", y: "% of the first", fromX: 0, unit: v => v.toFixed(0) + " %" });
     }
   },
   convergence: (into, rows) => {
-    for (const model of unique(rows, "model")) {
-      const mine = rows.filter(r => r.model === model && r.test_accuracy !== null && r.test_accuracy !== undefined);
+    for (const [model, dataset] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "dataset").map(d => [m, d]))) {
+      const mine = rows.filter(r => r.model === model && r.dataset === dataset && has(r.test_accuracy));
       if (mine.length === 0) continue;
-      const affording = mine.filter(r => r.budget_bytes > 0), ghosts = mine.filter(r => r.budget_bytes === 0);
-      into.append(element("h3", `${labelOf(model)} on ${mine[0].dataset}`));
-      for (const [part, what] of [[affording, "the batch each policy affords"], [ghosts, "batch norm, exact and ghost"]]) {
-        if (part.length === 0) continue;
-        const variants = unique(part, "variant");
-        legend(into, variants);
-        const box = grid(into);
-        for (const [x, text] of [["epoch", "epochs"], ["time_train_s", "seconds of training"]]) {
-          band(box, `${what}: over ${text}`, part, variants, x, text);
-        }
+      into.append(element("h3", `${labelOf(model)} on ${dataset}`));
+      for (const [part, what] of [[mine.filter(r => r.budget_bytes > 0), "the batch each policy affords"], [mine.filter(r => !(r.budget_bytes > 0)), "batch norm, exact and ghost"]]) {
+        if (part.length > 0) curves(into, part, "variant", "test_accuracy", what, [["epoch", "epochs"], [trainClock(part), clockName(trainClock(part))]]);
       }
     }
   },
   federated: (into, rows) => {
-    for (const [dataset, algorithm] of unique(rows, "dataset").flatMap(d => unique(rows.filter(r => r.dataset === d), "algorithm").map(a => [d, a]))) {
-      const part = rows.filter(r => r.dataset === dataset && r.algorithm === algorithm);
-      const rules = unique(part, "batch_rule");
-      into.append(element("h3", `${algorithm} on ${dataset}`));
-      legend(into, rules);
-      const box = grid(into);
+    const on = unique(rows, "model").length > 1;
+    for (const [model, dataset, algorithm] of [...new Set(rows.map(r => JSON.stringify([r.model, r.dataset, r.algorithm])))].map(JSON.parse)) {
+      const part = rows.filter(r => r.model === model && r.dataset === dataset && r.algorithm === algorithm);
+      into.append(element("h3", `${algorithm} on ${dataset}${on ? `, ${labelOf(model)}` : ""}`));
       for (const partition of unique(part, "partition")) {
-        const mine = part.filter(r => r.partition === partition);
-        band(box, `${partition}`, mine, rules, "round", "round", "batch_rule", "accuracy");
+        curves(into, part.filter(r => r.partition === partition), "batch_rule", "accuracy", partition, [["round", "round"]]);
       }
     }
   },
 };
 
-// Means over the seeds, with their range as a band.
-function band(into, title, rows, names, x, text, key = "variant", y = "test_accuracy") {
-  const sets = [];
-  names.forEach((name, i) => {
-    const mine = rows.filter(r => r[key] === name);
-    const seeds = unique(mine, "seed").map(s => mine.filter(r => r.seed === s));
-    const n = Math.min(...seeds.map(s => s.length));
-    const at = k => seeds.map(s => s[k]);
-    const points = f => [...Array(n).keys()].map(k => ({ x: mean(at(k).map(r => r[x])), y: 100 * f(at(k).map(r => r[y])) }));
-    const paint = colorOf(name, i);
-    sets.push({ label: name, data: points(mean), showLine: true, borderColor: paint, backgroundColor: paint, borderWidth: 2, pointRadius: 2 });
-    if (seeds.length > 1) {
-      sets.push({ label: "", data: points(v => Math.max(...v)), showLine: true, borderWidth: 0, pointRadius: 0, backgroundColor: paint + "26", fill: "+1" });
-      sets.push({ label: "", data: points(v => Math.min(...v)), showLine: true, borderWidth: 0, pointRadius: 0, backgroundColor: paint + "26" });
-    }
-  });
-  new Chart(canvas(into, title), {
-    type: "scatter",
-    data: { datasets: sets },
-    options: {
-      plugins: { legend: { display: false }, tooltip: { filter: c => c.dataset.label !== "", callbacks: { label: c => `${c.dataset.label}: ${c.parsed.y.toFixed(1)} %` } } },
-      scales: { x: axis(text, { beginAtZero: true }), y: axis("test accuracy, %") },
-    },
-  });
+// Columns that tell what training cost, where a table has them: a chart of the accuracy over each.
+const costs = [["energy_j", "joules"], ["operand_bytes", "10^9 bytes moved through memory"]];
+
+// A curve for each policy, batch and rate, over each of `over` and over what training cost.
+function curves(into, rows, key, y, what, over) {
+  const names = [...new Set(rows.map(r => seriesOf(r, key)))];
+  legend(into, names);
+  const box = grid(into);
+  const more = costs.filter(([c]) => rows.some(r => r[c] > 0)).slice(0, 2);
+  for (const [x, text] of [...over, ...more]) band(box, over.length + more.length > 1 ? `${what}: over ${text}` : what, rows, names, x, text, key, y);
 }
 
-function table(into, columns, rows) {
-  const more = element("details");
-  more.append(element("summary", `${rows.length} rows`));
-  const frame = element("div", undefined, "scroll");
-  const made = element("table");
+// Sets of one chart have shapes; the names on its axis have colours, or the sets where `isColored`.
+const shapeLegend = (into, names, isColored) => legend(into, names, (name, i) => shapes[i % shapes.length], isColored ? colorOf : () => tint("--soft"));
+
+// Every largest batch and its price, for all budgets.
+function prices(into, rows, policies) {
+  const around = element("div", undefined, "scroll whole");
+  const made = element("table", undefined, "prices");
   const head = made.createTHead().insertRow();
-  for (const c of columns) head.append(element("th", c));
-  more.addEventListener("toggle", () => {
-    if (made.tBodies.length > 0) return;
-    const body = made.createTBody();
-    for (const r of rows) {
-      const row = body.insertRow();
-      for (const c of columns) {
-        const cell = row.insertCell();
-        const value = r[c];
-        cell.textContent = value === null || value === undefined ? "" : value;
-        if (typeof value === "string") cell.className = "text";
-      }
+  for (const c of ["network", "budget", ...policies]) head.append(element("th", c));
+  const body = made.createTBody();
+  for (const [model, budget] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "budget_bytes").map(b => [m, b]))) {
+    const line = body.insertRow();
+    for (const text of [labelOf(model), size(budget)]) line.append(element("td", text, "text"));
+    for (const p of policies) {
+      const r = rows.find(x => x.model === model && x.budget_bytes === budget && x.policy === p);
+      const batch = element("td", !r ? "" : r.is_any ? "any" : r.max_batch || "-", isAuto(p) ? "own" : undefined);
+      if (r && has(r.price)) batch.append(element("small", times(r.price)));
+      line.append(batch);
     }
-  });
-  frame.append(made);
-  more.append(frame);
-  into.append(more);
-}
-
-const host = study.machine;
-document.getElementById("machine").textContent =
-  `Dunlin ${host.version}; ${host.cpu}, ${host.cores} cores, ${host.threads} thread(s) a trainer; ${host.costs} costs; seed ${host.seed}${host.dataset ? `; data: ${host.data} (${host.dataset})` : ""}`;
-document.getElementById("quick").hidden = !host.quick;
-for (const each of study.tables) {
-  const link = element("a", each.title);
-  link.href = "#" + each.name;
-  document.getElementById("contents").append(link);
-  const part = element("section");
-  const title = element("h2", each.title);
-  title.id = each.name;
-  part.append(title, element("p", each.question), element("p", each.method, "soft"));
-  document.getElementById("studies").append(part);
-  if (each.rows.some(r => r.is_synthetic)) {
-    part.append(element("p", "The data here are synthetic: drawn by a program. They say nothing about the world.", "note"));
   }
-  const list = element("ul", undefined, "words");
-  for (const [text, isAgainst] of words[each.name](each.rows)) list.append(element("li", text, isAgainst ? "against" : undefined));
-  part.append(list);
-  draw[each.name](part, each.rows);
-  part.append(element("pre", each.command));
-  table(part, each.columns, each.rows);
+  into.append(element("h3", "All largest batches, and the price of each"));
+  around.append(made);
+  into.append(around);
 }

@@ -11,10 +11,10 @@
 #define N_EXAMPLES 64
 
 static const char *const columns[] = {
-    "model",         "image",        "batch",       "policy",       "budget_share",
-    "budget_bytes",  "ideal_bytes",  "floor_bytes", "fits",         "needed_bytes",
-    "planned_bytes", "predicted_ms", "ideal_ms",    "redo_share",   "swap_bytes",
-    "swap_share",    "n_slices",     "n_regions",   "time_step_ms", NULL};
+    "model",        "image",       "batch",      "policy",       "budget_share",  "budget_bytes",
+    "ideal_bytes",  "floor_bytes", "fits",       "needed_bytes", "planned_bytes", "predicted_ms",
+    "ideal_ms",     "redo_share",  "swap_bytes", "swap_share",   "n_slices",      "n_regions",
+    "time_step_ms", STUDY_TIMES,   NULL};
 
 static void add_row(study *at, const study_subject *subject, const study_budget *budget,
                     dunlin_policy policy, const study_steps *steps, int64_t batch)
@@ -42,7 +42,7 @@ static void add_row(study *at, const study_subject *subject, const study_budget 
         row_set_real(row, "swap_share", report->swap_ms / report->predicted_ms);
         row_set_int(row, "n_slices", report->n_slices);
         row_set_int(row, "n_regions", report->n_regions);
-        row_set_real(row, "time_step_ms", steps->step_ms);
+        study_set_times(row, steps);
     }
     study_add_row(at, row);
 }

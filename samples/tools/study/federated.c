@@ -2,54 +2,29 @@
  * federated.c - the real client and the real server over HTTPS: rounds and bytes to a target
  * accuracy for several batch sizes on the devices, splits and algorithms.
  *
- * The rate goes with the batch as in convergence.c. Rounds are deterministic: the cohort follows
- * from the seed after a barrier, and no device is faster than another.
+ * The rate goes with the batch as in convergence.c, or is tuned for each on a validation split.
+ * Rounds are deterministic: the cohort follows from the seed after a barrier, and no device is
+ * faster than another.
  */
-#include "study.h"
+#include "fleets.h"
 
-#include <dunlin/trainer_advanced.h>
-
-#include <fleet/fleet.h>
 #include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
-#define RATE 0.04
-#define MOST_RATE 0.08
-
-static const char *const columns[] = {"model",
-                                      "dataset",
-                                      "partition",
-                                      "algorithm",
-                                      "batch_rule",
-                                      "batch",
-                                      "lr",
-                                      "budget_bytes",
-                                      "clients",
-                                      "cohort",
-                                      "epochs",
-                                      "seed",
-                                      "round",
-                                      "accuracy",
-                                      "loss",
-                                      "participants",
-                                      "dropped",
-                                      "weights_bytes_sum",
-                                      "peak_bytes",
-                                      "target",
-                                      "is_reached",
-                                      "is_synthetic",
-                                      "wire_down_bytes",
-                                      "wire_up_bytes",
-                                      "time_wall_s",
-                                      NULL};
-
-/* How large a fleet is, and how long it runs. */
-typedef struct extent {
-    int64_t n_clients, cohort, rounds, epochs, n_examples;
-    double target;
-} extent;
+static const char *const columns[] = {"model",        "dataset",         "partition",
+                                      "algorithm",    "batch_rule",      "batch",
+                                      "lr",           "budget_bytes",    "clients",
+                                      "cohort",       "epochs",          "seed",
+                                      "round",        "accuracy",        "loss",
+                                      "participants", "dropped",         "weights_bytes_sum",
+                                      "peak_bytes",   "target",          "is_reached",
+                                      "is_synthetic", "wire_down_bytes", "wire_up_bytes",
+                                      "time_wall_s",  "policy",          "ghost",
+                                      "price",        "rate_rule",       "tuned_on_seed",
+                                      "rate_is_edge", "test_examples",   "end",
+                                      "time_cpu_s",   "energy_j",        NULL};
 
 /* What is federated. */
 typedef struct task {
@@ -58,7 +33,7 @@ typedef struct task {
     uint64_t budget_bytes; /* 0: that of --budgets, or what the ideal step of batch 32 takes */
     const char *folder;    /* it is left out where this is missing; NULL: a synthetic stand-in */
     bool is_slow;          /* to read: with --quick it is left out */
-    extent whole, quick;
+    fleet_extent whole, quick;
 } task;
 
 static const task tasks[] = {
@@ -95,25 +70,16 @@ static const task tasks[] = {
 };
 #define N_TASKS (sizeof tasks / sizeof tasks[0])
 
-/* One run of a fleet. `policy` is asked for the batch where it is 0. */
-typedef struct fleet_case {
-    const task *task;
-    const char *partition, *algorithm;
-    char rule[32];
-    int64_t batch;
-    dunlin_policy policy;
-    uint64_t seed;
-    const char *dataset;
-    double lr;
-    uint64_t budget_bytes;
-} fleet_case;
-
 #define OWN_CLIENTS_SHARE 20 /* a device has so many examples at least, where there are enough */
 
+static const char *const partitions[] = {"iid", "dirichlet:0.3", "writers"};
+static const char *const algorithms[] = {"fedavg", "fedprox:0.1"};
+
 /* The fleet of a data set of --dataset: as large as its examples allow. */
-static extent own_extent(const study_data *own, const extent *like, int64_t cohort_share)
+static fleet_extent own_extent(const study_data *own, const fleet_extent *like,
+                               int64_t cohort_share)
 {
-    extent size = *like;
+    fleet_extent size = *like;
     int64_t n = own->n_examples < size.n_examples ? own->n_examples : size.n_examples;
     size.n_examples = n;
     n /= OWN_CLIENTS_SHARE;
@@ -127,203 +93,74 @@ static extent own_extent(const study_data *own, const extent *like, int64_t coho
     return size;
 }
 
-static const extent *extent_of(const study *at, const task *of)
+static const fleet_extent *extent_of(const study *at, const task *of)
 {
     return study_flags_of(at)->is_quick ? &of->quick : &of->whole;
 }
 
 /* The largest batch the budget holds under the policy, but no more than a device has examples. */
-static bool find_batch(study *at, fleet_case *what)
+static bool plan(study *at, const task *of, const fleet_extent *size, grid_variant *variant)
 {
-    const task *of = what->task;
-    const extent *size = extent_of(at, of);
-    const int64_t most = size->n_examples / size->n_clients;
     const study_subject *subject = NULL;
-    what->budget_bytes = of->budget_bytes;
-    if (what->batch == 0 || what->budget_bytes == 0) {
+    study_budget budgets[STUDY_MAX_LIST];
+    (void)study_budgets(at, "100%", budgets);
+    if (variant->batch == 0 || of->budget_bytes == 0) {
         subject = study_open_subject(at, of->model, of->image, of->channels, of->classes);
         if (subject == NULL) {
             return false;
         }
-        study_budget budgets[STUDY_MAX_LIST];
-        (void)study_budgets(at, "100%", budgets);
-        what->budget_bytes =
-            what->budget_bytes > 0 ? what->budget_bytes : study_bytes(&budgets[0], subject);
     }
-    if (what->batch == 0) {
-        dunlin_error error = {0};
-        dunlin_trainer_options options =
-            study_options(at, subject, what->policy, what->budget_bytes, STUDY_BATCH);
-        if (dunlin_trainer_max_batches(subject->model, &options, &what->budget_bytes, 1,
-                                       &what->batch, NULL, &error) != DUNLIN_OK) {
-            study_fail_with(at, of->model, &error);
-            return false;
-        }
-        what->batch = what->batch > most ? most : what->batch;
+    variant->budget_bytes =
+        of->budget_bytes > 0 ? of->budget_bytes : study_bytes(&budgets[0], subject);
+    if (variant->batch > 0) {
+        return true;
     }
-    what->lr = RATE * (double)what->batch / STUDY_BATCH;
-    what->lr = what->lr > MOST_RATE ? MOST_RATE : what->lr;
+    dunlin_error error = {0};
+    const dunlin_trainer_options options = grid_options(at, subject, variant, STUDY_BATCH);
+    const int64_t most = size->n_examples / size->n_clients;
+    if (dunlin_trainer_max_batches(subject->model, &options, &variant->budget_bytes, 1,
+                                   &variant->batch, NULL, &error) != DUNLIN_OK) {
+        study_fail_with(at, of->model, &error);
+        return false;
+    }
+    variant->batch = variant->batch > most ? most : variant->batch;
     return true;
 }
 
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static void add_rows(study *at, const fleet_case *what, const json_t *result)
-{
-    const study_flags *flags = study_flags_of(at);
-    const json_t *rounds = json_object_get(result, "rounds");
-    const json_t *setup = json_object_get(result, "setup");
-    const extent *size = extent_of(at, what->task);
-    const double target = flags->target > 0.0 ? flags->target : size->target;
-    double weights = 0.0; /* handed out and back, as floats; messages hold more */
-    double down = 0.0;
-    double up = 0.0;
-    double wall = 0.0;
-    bool is_reached = false;
-    for (size_t i = 0; i < json_array_size(rounds); i++) {
-        const json_t *round = json_array_get(rounds, i);
-        weights += 2.0 * 4.0 * number_of(result, "params") * number_of(round, "participants");
-        down += number_of(round, "bytes_down");
-        up += number_of(round, "bytes_up");
-        wall += number_of(round, "wall_s");
-        is_reached = is_reached || number_of(round, "accuracy") >= target;
-        json_t *row = json_object();
-        row_set_text(row, "model", what->task->model);
-        row_set_text(row, "dataset", json_string_value(json_object_get(setup, "dataset")));
-        row_set_text(row, "partition", what->partition);
-        row_set_text(row, "algorithm", what->algorithm);
-        row_set_text(row, "batch_rule", what->rule);
-        row_set_int(row, "batch", what->batch);
-        row_set_real(row, "lr", what->lr);
-        row_set_int(row, "budget_bytes", (int64_t)what->budget_bytes);
-        row_set_int(row, "clients", size->n_clients);
-        row_set_int(row, "cohort", size->cohort);
-        row_set_int(row, "epochs", size->epochs);
-        row_set_int(row, "seed", (int64_t)what->seed);
-        row_set_int(row, "round", (int64_t)number_of(round, "round"));
-        row_set_real(row, "accuracy", number_of(round, "accuracy"));
-        row_set_real(row, "loss", number_of(round, "loss"));
-        row_set_int(row, "participants", (int64_t)number_of(round, "participants"));
-        row_set_int(row, "dropped", (int64_t)number_of(round, "dropped"));
-        row_set_int(row, "weights_bytes_sum", (int64_t)weights);
-        row_set_int(row, "peak_bytes", (int64_t)number_of(round, "peak_bytes_max"));
-        row_set_real(row, "target", target);
-        row_set_int(row, "is_reached", is_reached ? 1 : 0);
-        row_set_int(row, "is_synthetic", json_is_true(json_object_get(setup, "synthetic")) ? 1 : 0);
-        row_set_int(row, "wire_down_bytes", (int64_t)down);
-        row_set_int(row, "wire_up_bytes", (int64_t)up);
-        row_set_real(row, "time_wall_s", wall);
-        study_add_row(at, row);
-    }
-}
-
-/* The same flags as on the command line of dunlin-fleet, so a run can be repeated by hand. */
-static void do_job(study *at, fleet_case *what)
-{
-    const study_flags *flags = study_flags_of(at);
-    const task *of = what->task;
-    const extent *size = extent_of(at, of);
-    char text[10][32];
-    if (!find_batch(at, what) || what->batch == 0) {
-        return;
-    }
-    (void)snprintf(text[0], sizeof text[0], "%" PRId64, size->n_clients);
-    (void)snprintf(text[1], sizeof text[1], "%" PRId64, size->cohort);
-    (void)snprintf(text[2], sizeof text[2], "%" PRId64, size->rounds);
-    (void)snprintf(text[3], sizeof text[3], "%" PRId64, size->n_examples);
-    (void)snprintf(text[4], sizeof text[4], "%" PRId64, what->batch);
-    (void)snprintf(text[5], sizeof text[5], "%" PRIu64, what->seed);
-    (void)snprintf(text[6], sizeof text[6], "%.6g", what->lr);
-    (void)snprintf(text[7], sizeof text[7], "%" PRId64,
-                   flags->n_threads > 2 ? flags->n_threads : 2);
-    (void)snprintf(text[8], sizeof text[8], "%" PRIu64, what->budget_bytes);
-    (void)snprintf(text[9], sizeof text[9], "%" PRId64, size->epochs);
-    const char *argv[] = {"dunlin-fleet",   "--serve",       "--clients",   text[0],
-                          "--cohort",       text[1],         "--rounds",    text[2],
-                          "--max-examples", text[3],         "--batch",     text[4],
-                          "--seed",         text[5],         "--lr",        text[6],
-                          "--threads",      text[7],         "--budget",    text[8],
-                          "--model",        of->model,       "--dataset",   what->dataset,
-                          "--partition",    what->partition, "--algorithm", what->algorithm,
-                          "--epochs",       text[9],         "--data",      flags->folder};
-    const int argc = (int)(sizeof argv / sizeof argv[0]) - (flags->folder == NULL ? 2 : 0);
-    fleet_flags fleet;
-    json_t *result = NULL;
-    if (fleet_parse(argc, (char **)(void *)argv, &fleet).is_done) {
-        study_fail(at, "the fleet refuses its flags");
-        return;
-    }
-    fleet.is_quiet = true;
-    if (fleet_run(&fleet, "", &result) != EXIT_OK) {
-        study_fail(at,
-                   study_is_interrupted() ? "interrupted; --resume goes on"
-                                          : "a fleet of batch %" PRId64 " failed",
-                   what->batch);
-        return;
-    }
-    add_rows(at, what, result);
-    json_decref(result);
-}
-
-static void offer_job(study *at, fleet_case *what)
-{
-    const study_flags *flags = study_flags_of(at);
-    char note[160];
-    what->dataset = flags->folder == NULL ? "synthetic" : what->task->dataset;
-    what->dataset = flags->dataset != NULL ? flags->choice.name : what->dataset;
-    json_t *inputs =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:b}", "model", what->task->model,
-                  "dataset", what->dataset, "partition", what->partition, "algorithm",
-                  what->algorithm, "rule", what->rule, "batch", (json_int_t)what->batch, "run",
-                  (json_int_t)what->seed, "target", flags->target, "quick", flags->is_quick);
-    (void)snprintf(note, sizeof note, "federated %s, %s, %s, %s, seed %" PRIu64, what->dataset,
-                   what->partition, what->algorithm, what->rule, what->seed);
-    if (study_begin_job(at, inputs, flags->is_quick ? 100 : 500, note)) {
-        do_job(at, what);
-        study_end_job(at);
-    }
-}
-
 /* The batches of the flags or the study's, then the largest with a planner and without. */
-static void offer_batches(study *at, fleet_case *what)
+static void offer_batches(study *at, const task *of, fleet_case *what)
 {
+    static const dunlin_policy largest[] = {DUNLIN_POLICY_NONE, DUNLIN_POLICY_AUTO};
     int64_t batches[STUDY_MAX_LIST];
     const int32_t n =
         study_batches(at, study_flags_of(at)->is_quick ? "16" : "8,16,32,64", batches);
-    for (int32_t b = 0; b < n; b++) {
-        what->batch = batches[b];
-        (void)snprintf(what->rule, sizeof what->rule, "%" PRId64, batches[b]);
-        offer_job(at, what);
-    }
-    static const dunlin_policy largest[] = {DUNLIN_POLICY_NONE, DUNLIN_POLICY_AUTO};
-    for (size_t i = 0; i < sizeof largest / sizeof largest[0]; i++) {
-        what->batch = 0;
-        what->policy = largest[i];
-        (void)snprintf(what->rule, sizeof what->rule, "most, %s", policy_name(largest[i]));
-        offer_job(at, what);
+    for (int32_t b = 0; b < n + 2; b++) {
+        grid_variant variant = {.batch = b < n ? batches[b] : 0, .price = (double)NAN};
+        variant.policy = b < n ? DUNLIN_POLICY_AUTO : largest[b - n];
+        if (b < n) {
+            (void)snprintf(what->rule, sizeof what->rule, "%" PRId64, batches[b]);
+        } else {
+            (void)snprintf(what->rule, sizeof what->rule, "most, %s", policy_name(variant.policy));
+        }
+        if (!plan(at, of, &what->size, &variant)) {
+            return;
+        }
+        what->variant = &variant;
+        what->rate = (grid_rate){.lr = fleets_rule(variant.batch), .rule = "rule"};
+        if (variant.batch > 0) {
+            fleets_offer(at, what);
+        }
     }
 }
 
-/* Its model is asked for, and its data are there or have a stand-in. */
-static bool is_asked(const study_flags *flags, const task *of)
+/* Its data are there or have a stand-in. */
+static bool has_data(const study_flags *flags, const task *of)
 {
-    if (of->folder != NULL) {
-        char path[OUTPUT_PATH_BYTES];
-        const int n = flags->folder == NULL
-                          ? -1
-                          : snprintf(path, sizeof path, "%s/%s", flags->folder, of->folder);
-        if (n < 0 || n >= (int)sizeof path || access(path, F_OK) != 0) {
-            return false;
-        }
-    }
-    bool is_named = flags->n_models == 0;
-    for (int32_t m = 0; m < flags->n_models; m++) {
-        is_named = is_named || strcmp(flags->model_list[m], of->model) == 0;
-    }
-    return is_named;
+    char path[OUTPUT_PATH_BYTES];
+    const int n = of->folder == NULL || flags->folder == NULL
+                      ? -1
+                      : snprintf(path, sizeof path, "%s/%s", flags->folder, of->folder);
+    return of->folder == NULL || (n > 0 && n < (int)sizeof path && access(path, F_OK) == 0);
 }
 
 /* Cases of a seed: three splits with FedAvg, then with FedProx, which a quick study has of writers
@@ -336,8 +173,47 @@ static size_t count_cases(const study_flags *flags, const task *of)
     return of->is_slow ? 0 : 3;
 }
 
-static const char *const partitions[] = {"iid", "dirichlet:0.3", "writers"};
-static const char *const algorithms[] = {"fedavg", "fedprox:0.1"};
+static void offer_task(study *at, const task *of, bool has_writers, size_t n)
+{
+    const study_flags *flags = study_flags_of(at);
+    for (int64_t s = 0; s < flags->n_seeds; s++) {
+        for (size_t i = 0; i < n; i++) {
+            fleet_case what = {.model = of->model,
+                               .dataset = flags->folder == NULL && flags->dataset == NULL
+                                              ? "synthetic"
+                                              : of->dataset,
+                               .partition = partitions[i % 3],
+                               .algorithm = algorithms[i / 3],
+                               .size = *extent_of(at, of),
+                               .seed = flags->seed + (uint64_t)s};
+            if (has_writers || i % 3 != 2) {
+                offer_batches(at, of, &what);
+            }
+        }
+    }
+}
+
+/* Of the study's own tasks, those whose network is asked for: how many were. */
+static int32_t offer_tasks(study *at, const char *model)
+{
+    const study_flags *flags = study_flags_of(at);
+    int32_t n_found = 0;
+    for (size_t t = 0; t < N_TASKS; t++) {
+        if (model != NULL && strcmp(model, tasks[t].model) != 0) {
+            continue;
+        }
+        n_found++;
+        const size_t n_cases = count_cases(flags, &tasks[t]);
+        if (!has_data(flags, &tasks[t])) {
+            study_tell_filter(at, "--data %s: no folder %s for %s",
+                              flags->folder == NULL ? "synthetic" : flags->folder, tasks[t].folder,
+                              tasks[t].model);
+        } else {
+            offer_task(at, &tasks[t], true, n_cases);
+        }
+    }
+    return n_found;
+}
 
 /* Every partition that the data set has: by writer, user or client only where they are known. */
 static void offer_own(study *at)
@@ -346,47 +222,147 @@ static void offer_own(study *at)
     const study_data *own = &flags->own;
     const char *models[STUDY_MAX_LIST];
     const int32_t n = study_models(at, study_data_model(flags), models);
-    const bool has_writers =
+    const bool knows_writers =
         own->n_natural_clients > 0 || strcmp(flags->choice.name, "synthetic") == 0;
     for (int32_t m = 0; m < n; m++) {
         const task of = {.model = models[m],
                          .dataset = flags->choice.name,
                          .whole = own_extent(own, &tasks[0].whole, 10),
                          .quick = own_extent(own, &tasks[0].quick, 4)};
-        for (int64_t s = 0; s < flags->n_seeds; s++) {
-            for (size_t i = 0; i < 6; i++) {
-                fleet_case what = {.task = &of,
-                                   .partition = partitions[i % 3],
-                                   .algorithm = algorithms[i / 3],
-                                   .seed = flags->seed + (uint64_t)s};
-                if (has_writers || i % 3 != 2) {
-                    offer_batches(at, &what);
-                }
-            }
-        }
+        offer_task(at, &of, knows_writers, 6);
     }
 }
 
 static int run(study *at)
 {
     const study_flags *flags = study_flags_of(at);
-    if (flags->dataset != NULL) {
+    const char *models[STUDY_MAX_LIST];
+    if (study_is_grid(flags)) {
+        const int32_t n =
+            study_models(at, flags->dataset != NULL ? study_data_model(flags) : "lenet5", models);
+        for (int32_t m = 0; m < n && !study_has_failed(at); m++) {
+            fleets_offer_grid(at, models[m]);
+        }
+    } else if (flags->dataset != NULL) {
         offer_own(at);
-        return EXIT_OK;
+    } else if (flags->n_models == 0) {
+        (void)offer_tasks(at, NULL);
     }
-    for (size_t t = 0; t < N_TASKS; t++) {
-        for (int64_t s = 0; is_asked(flags, &tasks[t]) && s < flags->n_seeds; s++) {
-            const size_t n = count_cases(flags, &tasks[t]);
-            for (size_t i = 0; i < n; i++) {
-                fleet_case what = {.task = &tasks[t],
-                                   .partition = partitions[i % 3],
-                                   .algorithm = algorithms[i / 3],
-                                   .seed = flags->seed + (uint64_t)s};
-                offer_batches(at, &what);
-            }
+    for (int32_t m = 0; !study_is_grid(flags) && flags->dataset == NULL && m < flags->n_models;
+         m++) {
+        if (offer_tasks(at, flags->model_list[m]) == 0) {
+            fleets_offer_grid(at, flags->model_list[m]); /* none of the study's own */
         }
     }
-    return EXIT_OK;
+    return study_has_failed(at) ? EXIT_FAILED : EXIT_OK;
+}
+
+/* The tables beside the rows. */
+static const char *const of_subject[] = {"model", "dataset", "partition", "algorithm", NULL};
+static const char *const of_setting[] = {"batch_rule", NULL};
+static const char *const of_totals[] = {"weights_bytes_sum",
+                                        "wire_down_bytes",
+                                        "wire_up_bytes",
+                                        "time_wall_s",
+                                        "time_cpu_s",
+                                        "energy_j",
+                                        NULL};
+static const char *const of_runs[] = {"model",
+                                      "dataset",
+                                      "partition",
+                                      "algorithm",
+                                      "batch_rule",
+                                      "policy",
+                                      "ghost",
+                                      "budget_bytes",
+                                      "batch",
+                                      "price",
+                                      "lr",
+                                      "rate_rule",
+                                      "tuned_on_seed",
+                                      "rate_is_edge",
+                                      "seed",
+                                      "clients",
+                                      "cohort",
+                                      "epochs",
+                                      "test_examples",
+                                      "is_synthetic",
+                                      "end",
+                                      "round",
+                                      "accuracy",
+                                      "late_accuracy",
+                                      "best_accuracy",
+                                      "loss",
+                                      "test_error",
+                                      "target",
+                                      "round_to_target",
+                                      "weights_bytes_sum",
+                                      "weights_bytes_sum_to_target",
+                                      "peak_bytes",
+                                      "wire_down_bytes",
+                                      "wire_up_bytes",
+                                      "wire_down_bytes_to_target",
+                                      "wire_up_bytes_to_target",
+                                      "time_wall_s",
+                                      "time_wall_s_to_target",
+                                      "time_cpu_s",
+                                      "energy_j",
+                                      NULL};
+static const char *const of_summary[] = {"model",
+                                         "dataset",
+                                         "partition",
+                                         "algorithm",
+                                         "batch_rule",
+                                         "policy",
+                                         "ghost",
+                                         "budget_bytes",
+                                         "batch",
+                                         "price",
+                                         "lr",
+                                         "rate_rule",
+                                         "tuned_on_seed",
+                                         "rate_is_edge",
+                                         "clients",
+                                         "cohort",
+                                         "epochs",
+                                         "test_examples",
+                                         "is_synthetic",
+                                         "runs",
+                                         "failed",
+                                         "mean_accuracy",
+                                         "sd_accuracy",
+                                         "se_accuracy",
+                                         "test_error",
+                                         "mean_late_accuracy",
+                                         "mean_loss",
+                                         "target",
+                                         "reached",
+                                         "mean_round_to_target",
+                                         "mean_weights_bytes_sum",
+                                         "mean_weights_bytes_sum_to_target",
+                                         "peak_bytes",
+                                         "wire_down_bytes",
+                                         "wire_up_bytes",
+                                         "wire_down_bytes_to_target",
+                                         "wire_up_bytes_to_target",
+                                         "time_wall_s",
+                                         "time_wall_s_to_target",
+                                         "time_cpu_s",
+                                         "energy_j",
+                                         NULL};
+static const grid_names names = {.x = "round",
+                                 .accuracy = "accuracy",
+                                 .loss = "loss",
+                                 .subject = of_subject,
+                                 .setting = of_setting,
+                                 .totals = of_totals,
+                                 .runs = of_runs,
+                                 .summary = of_summary};
+
+static void finish(study *at)
+{
+    grid_add_tuning(at);
+    grid_add_summary(at, &names);
 }
 
 const study_kind study_federated = {
@@ -400,7 +376,11 @@ const study_kind study_federated = {
               "a round, 384 KiB each. The rate is 0.04 x batch / 32, at most 0.08. \"most\": the "
               "largest batch that the "
               "budget holds, without a planner (none) and with it (auto), at most a device's mean "
-              "number of examples.",
+              "number of examples. With flags of one's own (--lr, --partition, --batches price:F "
+              "...): 10 devices, all of them in each round, FedAvg, batches by the planner in the "
+              "devices' budgets, rates tuned on a validation split, by one seed for others.",
     .columns = columns,
     .run_fn = run,
+    .is_parallel = true,
+    .finish_fn = finish,
 };

@@ -14,20 +14,54 @@
 
 static const arg flags_table[] = {
     {.kind = ARG_HEADING, .help = "What is compared"},
-    {"--models", ARG_TEXT, AT(models), "NAME,...", "networks (each study has its own list)", 0, 0,
-     0},
+    {"--models", ARG_TEXT, AT(models), "NAME|FILE.onnx,...",
+     "networks (each study has its own list)", 0, 0, 0},
     {"--budgets", ARG_TEXT, AT(budgets), "SIZE|N%,...",
      "bytes, or shares of the ideal step of batch 32", 0, 0, 0},
-    {"--policies", ARG_TEXT, AT(policies), "NAME,...", "as dunlin-train --policy", 0, 0, 0},
-    {"--batches", ARG_TEXT, AT(batches), "N,...", "of throughput, convergence and federated", 0, 0,
-     0},
+    {"--policies", ARG_TEXT, AT(policies), "NAME|ghost:N,...",
+     "as dunlin-train --policy; ghost:N, of convergence and federated: batch norm over every N "
+     "examples alone",
+     0, 0, 0},
+    {"--batches", ARG_TEXT, AT(batches), "N|price:F|most,...",
+     "of throughput (N), convergence and federated: price:F is the largest batch within F times "
+     "the fastest time per example of its budget, most the largest that fits",
+     0, 0, 0},
     {"--traces", ARG_TEXT, AT(traces), "FILE,...",
      "adaptation: budgets over steps, lines of STEP[.PERCENT] SIZE|N%", 0, 0, 0},
     {"--target", ARG_F64, AT(target), "F", "accuracy that convergence and federated aim at", 0.01,
      1, 0},
+    {.kind = ARG_HEADING, .help = "How convergence and federated train"},
+    {"--lr", ARG_TEXT, AT(rates), "F|rule,...",
+     "rates: of several the best on a validation split, for each batch, on --seed; the runs are "
+     "then of the seeds after it. rule: the study's, beside it (rule)",
+     0, 0, 0},
+    {"--partition", ARG_TEXT, AT(partitions), "iid|dirichlet:A|writers,...",
+     "federated: how the examples are shared out, by FedAvg", 0, 0, 0},
+    {"--epochs", ARG_I64, AT(epochs), "N", "over the data, or a device's data in a round", 1, 10000,
+     0},
+    {"--rounds", ARG_I64, AT(rounds), "N", "federated", 1, 100000, 0},
+    {"--clients", ARG_I64, AT(n_clients), "N", "federated: devices", 2, 65536, 0},
+    {"--cohort", ARG_I64, AT(cohort), "N", "federated: of them in a round (all)", 1, 65536, 0},
+    {"--max-examples", ARG_I64, AT(max_examples), "N",
+     "the first N of the training split, what is held out included", 2, 1e12, 0},
+    {"--validation", ARG_TEXT, AT(validation), "N%|N[:seed=S]",
+     "held out of the training split to choose rates by, whole writers or users where they are "
+     "known (10%, where rates are chosen)",
+     0, 0, 0},
+    {"--schedule", ARG_TEXT, AT(schedule), "NAME",
+     "constant, cosine or linear (convergence: cosine; federated: constant in each round)", 0, 0,
+     0},
+    {"--warmup", ARG_F64, AT(warmup_percent), "PERCENT",
+     "of the steps, with a growing rate (convergence: 5; federated: 0, of a round's)", 0, 100,
+     AT(has_warmup)},
+    {"--weight-decay", ARG_F64, AT(weight_decay), "F", "on all parameters (0)", 0, 1000, 0},
+    {"--augment", ARG_TEXT, AT(augment), AUGMENT_VALUE, AUGMENT_HELP, 0, 0, 0},
+    {"--jobs", ARG_I64, AT(n_jobs), "N", "runs in so many processes at a time (1)", 1, 256, 0},
+    {"--energy", ARG_TEXT, AT(energy), "DIR",
+     "the folder with powercap and power_supply, which count energy (/sys/class)", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "How"},
     {"--quick", ARG_FLAG, AT(is_quick), NULL, "small images, few steps: minutes for all", 0, 0, 0},
-    {"--steps", ARG_I64, AT(steps), "N", "timed steps of a measurement (5; quick: 1)", 1, 10000, 0},
+    {"--steps", ARG_I64, AT(steps), "N", "timed steps of a measurement (5; quick: 3)", 1, 10000, 0},
     {"--seeds", ARG_I64, AT(n_seeds), "N", "runs of convergence and federated (3; quick: 2)", 1, 64,
      0},
     {"--seed", ARG_U64, AT(seed), "N", "the first of them; same seed, same tables (1)", 0, 0, 0},
@@ -50,6 +84,13 @@ static const arg flags_table[] = {
      "what the file of vdnn and capuchin takes and gives, in 10^6 bytes/s, for plans and "
      "predictions (250:800, a phone); measured, it does not repeat",
      0, 0, 0},
+    {"--max-minutes", ARG_F64, AT(max_minutes), "N",
+     "begin no new part after so many minutes, and list what is left out; 0: no limit (all "
+     "--quick: "
+     "15)",
+     0, 1e6, 0},
+    {"--max-processor-minutes", ARG_F64, AT(max_processor_minutes), "N",
+     "the same in minutes of processor time (all --quick: 20)", 0, 1e6, 0},
     {.kind = ARG_HEADING, .help = "Files"},
     {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
      "where vdnn and capuchin write tensors out to; else TMPDIR, else /var/tmp", 0, 0, 0},
@@ -59,22 +100,6 @@ static const arg flags_table[] = {
      "CSV without the columns that clock and wire filled: they then repeat to the byte", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json), "FILE", "all tables as one JSON object", 0, 0, 0},
 };
-
-static int check_models(study_flags *flags)
-{
-    const char *at = flags->models;
-    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
-        int32_t i = 0;
-        while (dunlin_zoo_name(i) != NULL && strcmp(dunlin_zoo_name(i), piece) != 0) {
-            i++;
-        }
-        if (dunlin_zoo_name(i) == NULL || flags->n_models == STUDY_MAX_LIST - 1) {
-            return program_misuse(&study_program, "--models %s: no network of the zoo", piece);
-        }
-        flags->model_list[flags->n_models++] = dunlin_zoo_name(i);
-    }
-    return EXIT_OK;
-}
 
 static int check_budgets(study_flags *flags)
 {
@@ -86,36 +111,6 @@ static int check_budgets(study_flags *flags)
                 &study_program, "--budgets %s: expected sizes as 256MiB, or shares as 60%%", piece);
         }
         flags->n_budgets++;
-    }
-    return EXIT_OK;
-}
-
-static int check_policies(study_flags *flags)
-{
-    const char *at = flags->policies;
-    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
-        if (flags->n_policies == STUDY_MAX_LIST ||
-            !policy_parse(piece, &flags->policy_list[flags->n_policies])) {
-            return program_misuse(&study_program, "--policies %s: expected some of %s", piece,
-                                  policy_names());
-        }
-        flags->n_policies++;
-    }
-    return EXIT_OK;
-}
-
-static int check_batches(study_flags *flags)
-{
-    const char *at = flags->batches;
-    for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
-        char *end = NULL;
-        const long long batch = strtoll(piece, &end, 10);
-        if (flags->n_batches == STUDY_MAX_LIST || end == piece || *end != '\0' || batch < 1 ||
-            batch > 65536) {
-            return program_misuse(&study_program, "--batches %s: expected numbers from 1 to 65536",
-                                  piece);
-        }
-        flags->batch_list[flags->n_batches++] = batch;
     }
     return EXIT_OK;
 }
@@ -134,14 +129,13 @@ static int check_costs(study_flags *flags)
                               "--costs %s: costs are of one network: name it with --models",
                               flags->costs);
     }
-    flags->costs_bytes = 0xcbf29ce484222325ULL;
-    for (int byte; file != NULL && (byte = fgetc(file)) != EOF;) {
-        flags->costs_bytes = (flags->costs_bytes ^ (uint8_t)byte) * 0x100000001b3ULL;
-    }
     if (file != NULL) {
         (void)fclose(file);
     }
-    return EXIT_OK;
+    flags->costs_bytes = STUDY_CHECKSUM_BEGIN;
+    return flags->costs == NULL || study_checksum_file(flags->costs, &flags->costs_bytes)
+               ? EXIT_OK
+               : program_misuse(&study_program, "--costs %s cannot be read", flags->costs);
 }
 
 static int check_swap(study_flags *flags)
@@ -166,9 +160,32 @@ static int check_folders(study_flags *flags)
     return EXIT_OK;
 }
 
+#define NOT_GIVEN (-1.0)
+#define QUICK_MINUTES 15.0
+#define QUICK_PROCESSOR_MINUTES 20.0
+
+/* All studies in small take minutes; whatever else is asked for takes what it takes. */
+static void set_limits(study_flags *flags)
+{
+    const bool is_all = flags->is_quick && flags->study != NULL && strcmp(flags->study, "all") == 0;
+    if (flags->max_minutes < 0.0) {
+        flags->max_minutes = is_all ? QUICK_MINUTES : 0.0;
+    }
+    if (flags->max_processor_minutes < 0.0) {
+        flags->max_processor_minutes = is_all ? QUICK_PROCESSOR_MINUTES : 0.0;
+    }
+}
+
 args_result study_parse(int argc, char **argv, study_flags *out_flags)
 {
-    *out_flags = (study_flags){.out = "study", .seed = 1, .n_threads = 1, .program = argv[0]};
+    *out_flags = (study_flags){.out = "study",
+                               .seed = 1,
+                               .n_threads = 1,
+                               .max_minutes = NOT_GIVEN,
+                               .max_processor_minutes = NOT_GIVEN,
+                               .program = argv[0],
+                               .n_jobs = 1,
+                               .energy = "/sys/class"};
     const bool has_study = argc > 1 && argv[1][0] != '-';
     args_result result = args_parse(
         &study_program, flags_table, sizeof flags_table / sizeof flags_table[0],
@@ -177,11 +194,13 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
         return result;
     }
     out_flags->study = has_study ? argv[1] : NULL;
-    out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 1 : 5;
+    set_limits(out_flags);
+    out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 3 : 5;
     out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
-    int (*const checks[])(study_flags *) = {check_models,  check_budgets,    check_policies,
-                                            check_batches, check_costs,      check_swap,
-                                            check_study,   study_check_data, check_folders};
+    int (*const checks[])(study_flags *) = {
+        check_study,         study_check_models, check_budgets, study_check_policies,
+        study_check_batches, check_costs,        check_swap,    study_check_grid,
+        study_check_data,    check_folders};
     int status = EXIT_OK;
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](out_flags);

@@ -1,8 +1,8 @@
 /*
  * report.c - the tables as CSV and JSON, and all tables of a folder as one page.
  *
- * Invariant: CSV files without their "time_..." and "wire_..." columns follow from the command
- * alone.
+ * Invariant: CSV files without their "time_...", "wire_..." and "energy_..." columns follow from
+ * the command alone.
  */
 #include "study.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const unsigned char study_report_template[], study_report_style[], study_report_charts[],
-    study_report_words[];
+extern const unsigned char study_report_template[], study_report_style[], study_report_figures[],
+    study_report_words[], study_report_plot[], study_report_charts[], study_report_page[];
 
 static void write_text(FILE *file, const char *text)
 {
@@ -31,7 +31,7 @@ static void write_text(FILE *file, const char *text)
     (void)fputc('"', file);
 }
 
-static void write_cell(FILE *file, const json_t *cell)
+void study_write_cell(FILE *file, const json_t *cell)
 {
     if (json_is_string(cell)) {
         write_text(file, json_string_value(cell));
@@ -42,10 +42,11 @@ static void write_cell(FILE *file, const json_t *cell)
     }
 }
 
-static bool is_left_out(const study_flags *flags, const char *column)
+bool study_is_left_out(const study_flags *flags, const char *column)
 {
     return flags->no_times &&
-           (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0);
+           (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0 ||
+            strncmp(column, "energy_", 7) == 0);
 }
 
 /* The columns of a study, then with --dataset what says which data set it was; NULL past the last.
@@ -72,14 +73,14 @@ static void write_table(FILE *file, const study *at)
         const char *comma = "";
         for (size_t c = 0; column_at(at, c) != NULL; c++) {
             const char *column = column_at(at, c);
-            if (is_left_out(study_flags_of(at), column)) {
+            if (study_is_left_out(study_flags_of(at), column)) {
                 continue;
             }
             (void)fputs(comma, file);
             if (r == 0) {
                 (void)fputs(column, file);
             } else {
-                write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
+                study_write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
             }
             comma = ",";
         }
@@ -100,9 +101,12 @@ static int write_json(const study *at)
     }
     (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
                    study_flags_of(at)->command);
-    json_t *table = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O}", "name", kind->name, "title",
-                              kind->title, "question", kind->question, "method", kind->method,
-                              "command", command, "columns", columns, "rows", study_rows(at));
+    json_t *table =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O, s:I, s:O}", "name", kind->name, "title",
+                  kind->title, "question", kind->question, "method", kind->method, "command",
+                  command, "columns", columns, "rows", study_rows(at), "n_parts",
+                  (json_int_t)study_n_parts(at), "left_out", study_left_out(at));
+    study_put_tables(at, table);
     const bool is_written = table != NULL &&
                             study_path(study_flags_of(at), kind->name, ".json", path) &&
                             output_json(path, table, error);
@@ -148,6 +152,13 @@ static json_t *machine_of(const study_flags *flags)
                                 (json_int_t)flags->n_threads, "version", dunlin_version_string(),
                                 "costs", flags->costs == NULL ? "roofline" : flags->costs, "quick",
                                 flags->is_quick, "seed", (json_int_t)flags->seed);
+    if (machine != NULL && flags->max_minutes > 0.0) {
+        (void)json_object_set_new(machine, "max_minutes", json_real(flags->max_minutes));
+    }
+    if (machine != NULL && flags->max_processor_minutes > 0.0) {
+        (void)json_object_set_new(machine, "max_processor_minutes",
+                                  json_real(flags->max_processor_minutes));
+    }
     if (machine != NULL && flags->dataset != NULL) {
         (void)json_object_set_new(machine, "dataset", json_string(flags->choice.name));
         (void)json_object_set_new(machine, "data", json_string(flags->own.title));
@@ -169,10 +180,16 @@ int study_write_report(const study_flags *flags, const study_kind *const *kinds,
     }
     json_t *all = json_pack("{s:o, s:o}", "machine", machine_of(flags), "tables", tables);
     const page_part parts[] = {{"/*STYLE*/", (const char *)study_report_style},
+                               {"/*FIGURES*/", (const char *)study_report_figures},
+                               {"/*WORDS*/", (const char *)study_report_words},
+                               {"/*PLOT*/", (const char *)study_report_plot},
                                {"/*DRAW*/", (const char *)study_report_charts},
-                               {"/*WORDS*/", (const char *)study_report_words}};
+                               {"/*PAGE*/", (const char *)study_report_page}};
     bool is_written = study_path(flags, "report", ".html", path) &&
-                      page_write(path, (const char *)study_report_template, parts, 3, all, error);
+                      page_write(path, (const char *)study_report_template, parts,
+                                 sizeof parts / sizeof parts[0], all, error);
+    is_written =
+        is_written && study_path(flags, "report", ".json", path) && output_json(path, all, error);
     if (is_written && flags->json != NULL) {
         is_written = output_json(flags->json, all, error);
     }

@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #define CHECKSUM_DIGITS 16
+#define ROWS_FORM 2 /* of the columns: kept rows of another form are not taken */
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -44,6 +46,36 @@ const json_t *study_rows(const study *at)
 const study_kind *study_kind_of(const study *at)
 {
     return at->kind;
+}
+
+int64_t study_n_left_out(const study *at)
+{
+    return (int64_t)json_array_size(at->left_out);
+}
+
+const json_t *study_left_out(const study *at)
+{
+    return at->left_out;
+}
+
+int64_t study_n_parts(const study *at)
+{
+    return at->n_jobs;
+}
+
+bool study_is_counting(const study *at)
+{
+    return at->is_counting;
+}
+
+void study_tell_filter(study *at, const char *format, ...)
+{
+    if (at->filter[0] == '\0') {
+        va_list values;
+        va_start(values, format);
+        (void)vsnprintf(at->filter, sizeof at->filter, format, values);
+        va_end(values);
+    }
 }
 
 bool study_has_failed(const study *at)
@@ -75,9 +107,9 @@ void study_fail_with(study *at, const char *what, const dunlin_error *error)
 
 /* --- the journal --- */
 
-static uint64_t checksum(const char *text)
+uint64_t study_checksum_text(const char *text)
 {
-    uint64_t hash = 0xcbf29ce484222325ULL;
+    uint64_t hash = STUDY_CHECKSUM_BEGIN;
     for (; *text != '\0'; text++) {
         hash = (hash ^ (uint8_t)*text) * 0x100000001b3ULL;
     }
@@ -91,7 +123,8 @@ static bool take_line(study *at, const char *line)
     if (strlen(line) < CHECKSUM_DIGITS + 2) {
         return false;
     }
-    (void)snprintf(digits, sizeof digits, "%016" PRIx64, checksum(line + CHECKSUM_DIGITS + 1));
+    (void)snprintf(digits, sizeof digits, "%016" PRIx64,
+                   study_checksum_text(line + CHECKSUM_DIGITS + 1));
     if (memcmp(digits, line, CHECKSUM_DIGITS) != 0) {
         return false;
     }
@@ -145,13 +178,16 @@ static void append(study *at)
         study_fail(at, "no memory for a row");
         return;
     }
-    const int length = snprintf(line, bytes, "%016" PRIx64 " %s\n", checksum(text), text);
+    const int length =
+        snprintf(line, bytes, "%016" PRIx64 " %s\n", study_checksum_text(text), text);
+    (void)flock(at->journal, LOCK_EX); /* other processes of the study */
     const off_t before = lseek(at->journal, 0, SEEK_END);
     if (write(at->journal, line, (size_t)length) != length || fdatasync(at->journal) != 0) {
         const int code = errno;
         (void)ftruncate(at->journal, before);
         study_fail(at, "a row cannot be kept: %s", strerror(code));
     }
+    (void)flock(at->journal, LOCK_UN);
     free(line);
     free(text);
 }
@@ -172,6 +208,7 @@ static void add_common(const study *at, json_t *inputs)
     char costs[24];
     (void)snprintf(costs, sizeof costs, "%016" PRIx64, flags->costs_bytes);
     (void)json_object_set_new(inputs, "version", json_string(dunlin_version_string()));
+    (void)json_object_set_new(inputs, "form", json_integer(ROWS_FORM));
     (void)json_object_set_new(inputs, "seed", json_integer((json_int_t)flags->seed));
     (void)json_object_set_new(inputs, "threads", json_integer(flags->n_threads));
     (void)json_object_set_new(inputs, "steps", json_integer(flags->steps));
@@ -185,24 +222,71 @@ static void add_common(const study *at, json_t *inputs)
     if (flags->image != 0) {
         (void)json_object_set_new(inputs, "side", json_integer(flags->image));
     }
+    if (flags->models_bytes != 0) {
+        char files[24];
+        (void)snprintf(files, sizeof files, "%016" PRIx64, flags->models_bytes);
+        (void)json_object_set_new(inputs, "files", json_string(files));
+    }
+}
+
+/* The seed of a job; studies without seeds have all their jobs in the first stage. */
+static bool seed_of(const json_t *inputs, json_int_t *out_seed)
+{
+    const json_t *seed = json_object_get(inputs, "run");
+    *out_seed = json_integer_value(seed);
+    return json_is_integer(seed);
+}
+
+static void count_job(study *at, const json_t *inputs, int64_t units)
+{
+    json_int_t seed = 0;
+    if (seed_of(inputs, &seed)) {
+        at->least_seed = seed < at->least_seed ? seed : at->least_seed;
+        at->most_seed = seed > at->most_seed ? seed : at->most_seed;
+    }
+    at->n_jobs++;
+    at->units_all += units;
+}
+
+static bool is_of_stage(const study *at, const json_t *inputs)
+{
+    json_int_t seed = 0;
+    return at->limit == NULL || at->is_gathering || at->pool != NULL ||
+           (seed_of(inputs, &seed) ? seed - at->least_seed == at->stage : at->stage == 0);
+}
+
+/* A job whose rows are kept, that is only looked for, that may not begin, or that another process
+ * has: true if nothing is to be done for it. */
+static bool is_settled(study *at, const json_t *inputs, int64_t units, const char *note)
+{
+    char *key = json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS);
+    const json_t *kept = key == NULL ? NULL : json_object_get(at->kept, key);
+    bool is_done = kept != NULL || at->is_gathering ||
+                   (at->limit != NULL && !limit_allows(at->limit, at->n_done == 0));
+    is_done = is_done || (at->pool != NULL && key != NULL && !study_pool_claim(at->pool, key));
+    free(key);
+    if (kept != NULL) {
+        take_rows(at, kept);
+    }
+    if (kept != NULL && !at->is_gathering) {
+        at->n_kept++;
+        at->units_all -= units;
+    }
+    if (kept == NULL && at->is_gathering) {
+        (void)json_array_append_new(at->left_out, json_string(note));
+    }
+    return is_done;
 }
 
 bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
 {
     if (at->is_counting || at->has_failed) {
-        at->n_jobs++;
-        at->units_all += units;
+        count_job(at, inputs, units);
         json_decref(inputs);
         return false;
     }
     add_common(at, inputs);
-    char *key = json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS);
-    const json_t *kept = key == NULL ? NULL : json_object_get(at->kept, key);
-    free(key);
-    if (kept != NULL) {
-        take_rows(at, kept);
-        at->n_kept++;
-        at->units_all -= units;
+    if (!is_of_stage(at, inputs) || is_settled(at, inputs, units, note)) {
         json_decref(inputs);
         return false;
     }
@@ -216,6 +300,7 @@ bool study_begin_job(study *at, json_t *inputs, int64_t units, const char *note)
     at->inputs = inputs;
     at->job_rows = json_array();
     at->units = units;
+    at->begin_ms = processor_ms();
     return true;
 }
 
@@ -238,10 +323,19 @@ void study_end_job(study *at)
     if (!at->has_failed) {
         append(at);
     }
+    if (!at->has_failed && at->limit != NULL) {
+        char *key = json_dumps(at->inputs, JSON_COMPACT | JSON_SORT_KEYS);
+        (void)json_object_set(at->kept, key == NULL ? "" : key, at->job_rows);
+        free(key);
+        limit_end_part(at->limit, at->begin_ms);
+    }
     if (!at->has_failed) {
         take_rows(at, at->job_rows);
         at->n_done++;
         at->units_done += at->units;
+    }
+    if (at->pool != NULL) {
+        study_pool_add_units(at->pool, at->units);
     }
     json_decref(at->job_rows);
     json_decref(at->inputs);

@@ -8,6 +8,7 @@
 #include <common/weights.h>
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 static int compare(const void *left, const void *right)
 {
@@ -29,29 +30,60 @@ static dunlin_status take_step(dunlin_trainer *trainer, const dunlin_source *sou
     return status;
 }
 
+/* Processor time of all threads, finer than getrusage() has it. */
+static double processor_now_ms(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static double median_of(double *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof values[0], compare);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
+}
+
 /* A loss that grows beyond all bounds changes no time. */
 static dunlin_status take_all(dunlin_trainer *trainer, const dunlin_source *source, int64_t batch,
                               int64_t n_steps, study_steps *out_steps)
 {
     int64_t *indices = calloc((size_t)batch, sizeof *indices);
-    double *times = calloc((size_t)n_steps, sizeof *times);
+    double *times = calloc((size_t)n_steps, 2 * sizeof *times);
+    double *busy = times == NULL ? NULL : times + n_steps;
     dunlin_status status = indices != NULL && times != NULL ? DUNLIN_OK : DUNLIN_MEMORY;
     for (int64_t i = 0; i <= n_steps && status == DUNLIN_OK; i++) {
         const double begin_ms = clock_ms();
+        const double busy_ms = processor_now_ms();
         status = take_step(trainer, source, batch, i, indices, &out_steps->loss);
         status = status == DUNLIN_NUMERIC ? DUNLIN_OK : status;
         if (i > 0) {
+            busy[i - 1] = processor_now_ms() - busy_ms;
             times[i - 1] = clock_ms() - begin_ms;
         }
     }
     if (status == DUNLIN_OK) {
-        qsort(times, (size_t)n_steps, sizeof times[0], compare);
-        out_steps->step_ms = times[n_steps / 2];
+        out_steps->step_ms = median_of(times, n_steps);
+        out_steps->processor_ms = median_of(busy, n_steps);
+        out_steps->processor_low_ms = busy[0];
+        out_steps->processor_high_ms = busy[n_steps - 1];
+        out_steps->n_timed = n_steps;
         status = weights_hash(trainer, &out_steps->hash);
     }
     free(times);
     free(indices);
     return status;
+}
+
+void study_set_times(json_t *row, const study_steps *steps)
+{
+    row_set_real(row, "time_step_ms", steps->step_ms);
+    if (steps->n_timed > 0) {
+        row_set_real(row, "time_cpu_ms", steps->processor_ms);
+        row_set_real(row, "time_cpu_low_ms", steps->processor_low_ms);
+        row_set_real(row, "time_cpu_high_ms", steps->processor_high_ms);
+        row_set_int(row, "time_steps", steps->n_timed);
+    }
 }
 
 bool study_take_steps(study *at, const study_subject *subject,

@@ -9,21 +9,27 @@
 #ifndef SAMPLES_STUDY_STUDY_H
 #define SAMPLES_STUDY_STUDY_H
 
+#include "limit.h"
+
 #include <dunlin/trainer_advanced.h>
 
 #include <common/args.h>
+#include <common/augment.h>
 #include <common/data.h>
 #include <common/output.h>
 #include <common/policies.h>
 #include <common/progress.h>
 #include <common/swap.h>
 #include <jansson.h>
+#include <stdio.h>
 
 extern const program_info study_program;
 
 #define STUDY_MAX_LIST 32
 #define STUDY_MAX_SUBJECTS 24
-#define STUDY_BATCH 32 /* the batch whose ideal step is the measure of budgets */
+#define STUDY_MAX_FILES 8
+#define STUDY_PIECE_BYTES 1024 /* of a list with commas, at most */
+#define STUDY_BATCH 32         /* the batch whose ideal step is the measure of budgets */
 
 /* A budget: bytes, or a share of what the ideal step of batch 32 takes. */
 typedef struct study_budget {
@@ -31,6 +37,14 @@ typedef struct study_budget {
     double share;  /* 0: bytes */
     uint64_t bytes;
 } study_budget;
+
+/* A way to come to a batch: a number, the largest that fits, or the largest that is within `ratio`
+ * times the fastest time per example of the same budget. */
+typedef struct study_rule {
+    char text[24]; /* as given: "32", "most", "price:1.1" */
+    int64_t batch; /* 0: by the planner */
+    double ratio;  /* 0: at any price */
+} study_rule;
 
 /* What --dataset names, as it is stored. */
 typedef struct study_data {
@@ -47,6 +61,12 @@ typedef struct study_flags {
     const char *study; /* a study's name, or "all" */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
     const char *dataset; /* NULL: each study's own */
+    /* Of convergence and federated. */
+    const char *rates, *partitions, *schedule, *augment, *validation, *energy;
+    double weight_decay, warmup_percent;
+    bool has_warmup;
+    int64_t epochs, rounds, n_clients, cohort, max_examples; /* 0: the study's own */
+    int64_t n_jobs;                                          /* processes */
     const char *swap_dir, *swap_speed;
     bool is_quick, is_resume, no_times;
     bool has_out;
@@ -54,26 +74,51 @@ typedef struct study_flags {
     int64_t n_threads, steps, n_seeds;
     int64_t image; /* 0: each study's own, or the data set's */
     double target;
+    double max_minutes, max_processor_minutes;      /* 0: no limit */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     /* Derived. */
     const char *model_list[STUDY_MAX_LIST];
-    int32_t n_models; /* 0: the study's own */
+    int32_t n_models;                                   /* 0: the study's own */
+    char file_list[STUDY_MAX_FILES][STUDY_PIECE_BYTES]; /* those of them that are files */
+    int32_t n_files;
     study_budget budget_list[STUDY_MAX_LIST];
     int32_t n_budgets;
     dunlin_policy policy_list[STUDY_MAX_LIST];
     int32_t n_policies;
-    int64_t batch_list[STUDY_MAX_LIST];
+    int64_t ghost_list[STUDY_MAX_LIST]; /* of --policies ghost:N */
+    int32_t n_ghosts;
+    int64_t batch_list[STUDY_MAX_LIST]; /* the numbers of --batches */
     int32_t n_batches;
-    const char *folder;   /* of the data sets; NULL: there is none */
-    data_choice choice;   /* of --dataset */
-    study_data own;       /* the same, looked into */
-    const char *command;  /* as typed */
-    const char *program;  /* how the program was called */
-    uint64_t costs_bytes; /* a checksum of the file of --costs; 0: none */
+    study_rule rule_list[STUDY_MAX_LIST]; /* all of it */
+    int32_t n_rules;
+    double rate_list[STUDY_MAX_LIST]; /* ascending */
+    int32_t n_rates;
+    bool has_rule_rate; /* --lr names the study's rule, too */
+    char partition_list[STUDY_MAX_LIST][32];
+    int32_t n_partitions;
+    augment_choice changes;
+    dunlin_schedule_kind schedule_kind; /* if `schedule` is there */
+    uint64_t models_bytes;              /* a checksum of the ONNX files of --models; 0: none */
+    const char *folder;                 /* of the data sets; NULL: there is none */
+    data_choice choice;                 /* of --dataset */
+    study_data own;                     /* the same, looked into */
+    const char *command;                /* as typed */
+    const char *program;                /* how the program was called */
+    uint64_t costs_bytes;               /* a checksum of the file of --costs; 0: none */
 } study_flags;
 
+/* flags_grid.c: checks of the lists above. */
+int study_check_models(study_flags *flags);
+int study_check_policies(study_flags *flags);
+int study_check_batches(study_flags *flags);
+int study_check_grid(study_flags *flags);
+/* Continues an FNV-1a checksum over a file's bytes; false: it cannot be read. */
+#define STUDY_CHECKSUM_BEGIN 0xcbf29ce484222325ULL
+bool study_checksum_file(const char *path, uint64_t *io_sum);
+/* Whether any flag asks for runs of one's own, beside the study's small list. */
+bool study_is_grid(const study_flags *flags);
+
 /* The next piece of a list with commas; false at the end. What is too long is cut off. */
-#define STUDY_PIECE_BYTES 1024
 bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES]);
 /* "256MiB" or "60%". */
 bool study_parse_budget(const char *text, study_budget *out_budget);
@@ -104,6 +149,9 @@ typedef struct study_kind {
     const char *method;         /* what is held fixed and how it is measured */
     const char *const *columns; /* ends with NULL */
     int (*run_fn)(study *at);
+    bool is_parallel; /* its jobs may run in several processes: --jobs */
+    /* Makes tables beside the rows, when all of them are there; NULL: there are none. */
+    void (*finish_fn)(study *at);
 } study_kind;
 
 extern const study_kind study_max_batch, study_throughput, study_curve, study_ablation,
@@ -118,8 +166,13 @@ extern const study_kind study_max_batch, study_throughput, study_curve, study_ab
 int study_open(const study_flags *flags, const study_kind *kind, study **out_study);
 void study_close(study *at);
 
-/* Runs it: counts, then works. */
-int study_run(study *at);
+/* Runs it: counts, then works. With a limit the first seed of everything comes before the others,
+ * parts that may not begin are left out, and the rows stand in the same order all the same. */
+int study_run(study *at, study_limit *limit);
+/* Parts that the limit left out; study_left_out() has a note for each, and belongs to the study. */
+int64_t study_n_left_out(const study *at);
+const json_t *study_left_out(const study *at);
+int64_t study_n_parts(const study *at);
 
 /*
  * Begins a job: true if it has to be done, and then its rows follow and study_end_job(). False if
@@ -136,6 +189,16 @@ void study_fail(study *at, const char *format, ...) __attribute__((format(printf
 /* The same with what a library call left. */
 void study_fail_with(study *at, const char *what, const dunlin_error *error);
 bool study_has_failed(const study *at);
+
+/* Counts alone: nothing is known of any row. */
+bool study_is_counting(const study *at);
+/* Why jobs are left out, for a study that has none left: the filter with its value. The first that
+ * is told stands. */
+void study_tell_filter(study *at, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Rows with "table": a table beside that of the study, DIR/STUDY_TABLE.csv, and of that name in its
+ * JSON. `columns` ends with NULL. `rows` is taken over. */
+void study_add_table(study *at, const char *name, const char *const *columns, json_t *rows);
 
 const study_flags *study_flags_of(const study *at);
 const json_t *study_rows(const study *at);
@@ -155,9 +218,10 @@ void row_set_real(json_t *row, const char *column, double number);
 
 /* A network of a study, opened once. */
 typedef struct study_subject {
-    const char *name;
+    const char *name; /* of the zoo, or the path of an ONNX file */
     int32_t image;    /* 0: of no images */
     int32_t channels; /* 0: the network's own */
+    int32_t classes;  /* the same */
     dunlin_model *model;
     uint64_t ideal_bytes; /* of batch 32 with nothing recomputed, at its best packing */
     uint64_t least_bytes; /* of batch 32 under AUTO */
@@ -167,6 +231,25 @@ typedef struct study_subject {
 
 /* The models of the flags, or the study's own (with commas): how many. */
 int32_t study_models(const study *at, const char *own, const char *out[STUDY_MAX_LIST]);
+
+/* As the tables call it: a file without its folders. */
+const char *study_model_name(const char *model);
+bool study_is_file(const char *model);
+/* Opens an ONNX file in the sizes of a zoo's options; with other classes its last layer is a fresh
+ * one. */
+dunlin_status study_open_file(const study_flags *flags, const char *path,
+                              const dunlin_zoo_options *sizes, dunlin_model **out_model,
+                              dunlin_error *error);
+/* Some layer takes statistics of its batch. */
+bool study_has_batch_norm(const study_subject *subject);
+/* The data set that a network is trained on where none is named. */
+const char *study_default_dataset(const study_flags *flags, const char *model);
+/* What is held out of a data set's training split, by --validation, else a tenth; whole writers or
+ * users where they are known. */
+dunlin_validation study_validation(const study_flags *flags, const char *dataset);
+/* The same as text, for dunlin-fleet: "10%:writers:seed=1". */
+#define STUDY_VALIDATION_BYTES 64
+void study_validation_text(const dunlin_validation *held_out, char out[STUDY_VALIDATION_BYTES]);
 
 /* How heavy a step of one example is, beside LeNet's: for the time left. */
 int64_t study_weight(const char *model);
@@ -194,8 +277,11 @@ int32_t study_batches(const study *at, const char *own, int64_t out[STUDY_MAX_LI
 dunlin_trainer_options study_options(const study *at, const study_subject *subject,
                                      dunlin_policy policy, uint64_t budget_bytes, int64_t batch);
 
-/* A split in the shape of a model, of --dataset or else of `dataset` (NULL: synthetic); the study
- * has failed if it is NULL. */
+/* A split in the shape of a model, of --dataset or else of `dataset` (NULL: synthetic), without
+ * what is held out, or that (NULL: nothing is); the study has failed if it is NULL. */
+dunlin_dataset *study_open_split(study *at, const study_subject *subject, const char *dataset,
+                                 dunlin_split split, int64_t max_examples,
+                                 const dunlin_validation *held_out);
 dunlin_dataset *study_open_data(study *at, const study_subject *subject, const char *dataset,
                                 dunlin_split split, int64_t max_examples);
 
@@ -205,9 +291,11 @@ typedef struct study_steps {
     bool is_fitting; /* else only needed_bytes is known */
     uint64_t needed_bytes;
     dunlin_trainer_report report;
-    double step_ms; /* median; not a number: no step was taken */
-    double loss;    /* of the last step */
-    uint64_t hash;  /* of the weights */
+    double step_ms; /* median on the wall's clock; not a number: no step was taken */
+    double processor_ms, processor_low_ms, processor_high_ms; /* of a step: median, least, most */
+    int64_t n_timed;
+    double loss;   /* of the last step */
+    uint64_t hash; /* of the weights */
 } study_steps;
 
 /* Plans, and takes `n_steps` steps on `data` after one that is not timed; 0: only plans. False: the
@@ -215,12 +303,25 @@ typedef struct study_steps {
 bool study_take_steps(study *at, const study_subject *subject,
                       const dunlin_trainer_options *options, const dunlin_dataset *data,
                       int64_t n_steps, study_steps *out_steps);
+/* The columns of the clock that steps have: "time_step_ms" and the four of STUDY_TIMES. */
+void study_set_times(json_t *row, const study_steps *steps);
+#define STUDY_TIMES "time_cpu_ms", "time_cpu_low_ms", "time_cpu_high_ms", "time_steps"
 
 /* --- report.c --- */
 
+/* One cell of a CSV file. */
+void study_write_cell(FILE *file, const json_t *cell);
+/* Whether --no-times leaves a column out. */
+bool study_is_left_out(const study_flags *flags, const char *column);
+
+/* tables.c: the tables beside the rows, DIR/NAME_TABLE.csv each, and in the JSON object. */
+int study_write_tables(const study *at);
+void study_put_tables(const study *at, json_t *object);
+
 /* DIR/NAME.csv, whole; with --dataset the rows end with the data set's title. */
 int study_write_csv(const study *at);
-/* DIR/report.html over all tables in DIR, and the file of --json. */
+/* DIR/report.html over all tables in DIR, the same as JSON in DIR/report.json and in the file of
+ * --json. */
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds);
 
 #endif

@@ -120,7 +120,7 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
     const study_flags *flags = study_flags_of(at);
     for (int32_t i = 0; i < n_subjects; i++) {
         if (strcmp(subjects[i].name, model) == 0 && subjects[i].image == image &&
-            subjects[i].channels == channels) {
+            subjects[i].channels == channels && subjects[i].classes == classes) {
             return &subjects[i];
         }
     }
@@ -130,7 +130,8 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
         return NULL;
     }
     study_subject *subject = &subjects[n_subjects];
-    *subject = (study_subject){.name = model, .image = image, .channels = channels};
+    *subject =
+        (study_subject){.name = model, .image = image, .channels = channels, .classes = classes};
     dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
                                   .image = image,
                                   .channels = channels,
@@ -142,7 +143,11 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
     if (flags->dataset != NULL) {
         data_fill_zoo(&flags->choice, model, &options);
     }
-    if (dunlin_model_from_zoo(model, &options, NULL, &subject->model, &error) != DUNLIN_OK) {
+    const dunlin_status status =
+        study_is_file(model)
+            ? study_open_file(flags, model, &options, &subject->model, &error)
+            : dunlin_model_from_zoo(model, &options, NULL, &subject->model, &error);
+    if (status != DUNLIN_OK) {
         study_fail_with(at, model, &error);
         return NULL;
     }
@@ -167,36 +172,4 @@ void study_close_subjects(study *at)
         subjects[i] = (study_subject){.name = NULL};
     }
     n_subjects = 0;
-}
-
-dunlin_dataset *study_open_data(study *at, const study_subject *subject, const char *dataset,
-                                dunlin_split split, int64_t max_examples)
-{
-    const study_flags *flags = study_flags_of(at);
-    const data_choice choice = flags->dataset != NULL
-                                   ? flags->choice
-                                   : (data_choice){.name = dataset == NULL ? "synthetic" : dataset,
-                                                   .folder = flags->folder};
-    dunlin_dataset_options options = DUNLIN_DATASET_OPTIONS_INIT;
-    dunlin_dataset *opened = NULL;
-    dunlin_error error = {0};
-    const char *name = NULL;
-    const char *wrong = data_fit(&choice, subject->model, subject->name, &name, &options);
-    if (wrong != NULL) {
-        study_fail(at, "%s", wrong);
-        return NULL;
-    }
-    options.seed = flags->seed;
-    options.max_examples = max_examples;
-    if (dunlin_tools_dataset_open(name, choice.folder, split, &options, NULL, &opened, &error) !=
-        DUNLIN_OK) {
-        study_fail_with(at, choice.name, &error);
-    } else if (dunlin_dataset_n_classes(opened) > dunlin_model_n_outputs(subject->model)) {
-        study_fail(at, "%s has %" PRId32 " classes, %s %" PRId64 " outputs",
-                   dunlin_dataset_title(opened), dunlin_dataset_n_classes(opened), subject->name,
-                   dunlin_model_n_outputs(subject->model));
-        dunlin_dataset_close(opened);
-        opened = NULL;
-    }
-    return opened;
 }

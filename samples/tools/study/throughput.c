@@ -36,6 +36,7 @@ static const char *const columns[] = {"model",
                                       "time_swap_out_ms",
                                       "time_swap_in_ms",
                                       "time_plan_ms",
+                                      STUDY_TIMES,
                                       NULL};
 
 static void add_row(study *at, const study_subject *subject, uint64_t budget_bytes, int64_t batch,
@@ -67,7 +68,7 @@ static void add_row(study *at, const study_subject *subject, uint64_t budget_byt
         row_set_real(row, "predicted_ms", report->predicted_ms);
         row_set_real(row, "predicted_samples_per_s", 1e3 * (double)batch / report->predicted_ms);
         row_set_text(row, "weights_hash", hash);
-        row_set_real(row, "time_step_ms", steps->step_ms);
+        study_set_times(row, steps);
         row_set_real(row, "time_samples_per_s", 1e3 * (double)batch / steps->step_ms);
         if (report->n_swapped > 0) { /* of a step: one more ran than was timed */
             const double n_ran = (double)study_flags_of(at)->steps + 1.0;
@@ -137,11 +138,12 @@ const study_kind study_throughput = {
     .name = "throughput",
     .title = "Examples per second at several batch sizes",
     .question = "What does it cost in time to train a batch in memory that it does not fit?",
-    .method = "The budget is what the ideal step of batch 32 takes; larger batches have to be made "
-              "to fit. Measured on this machine: the median of some steps after one that is not "
-              "counted. \"ideal\" has no budget. What does not fit has no bar. \"vdnn\" and "
-              "\"capuchin\" write tensors out to a file on this machine's disk and read them back, "
-              "past the page cache, and wait for it.",
+    .method =
+        "The budget is what the ideal step of batch 32 takes; larger batches have to be made "
+        "to fit. Measured on this machine: processor time of some steps after one that "
+        "is not counted, median and range. \"ideal\" has no budget. \"vdnn\" and \"capuchin\" "
+        "write tensors out to a file on this machine's disk and read them back, past the page "
+        "cache; what they wait for it is added.",
     .columns = columns,
     .run_fn = run,
 };

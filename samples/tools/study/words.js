@@ -1,33 +1,14 @@
 // What the tables say, computed from them. Each function gives [text, isAgainst]: the second marks where Dunlin does not win.
-const unique = (rows, key) => [...new Set(rows.map(r => r[key]))];
-const mean = values => values.reduce((a, b) => a + b, 0) / values.length;
-const percent = x => (100 * x).toFixed(x < 0.1 ? 1 : 0) + " %";
-const times = x => x.toFixed(2) + " x";
-const size = n => {
-  const units = ["B", "KiB", "MiB", "GiB"];
-  let i = 0;
-  while (n >= 1024 && i < units.length - 1) { n /= 1024; i++; }
-  return (i === 0 ? n.toFixed(0) : n.toFixed(n < 10 ? 2 : n < 100 ? 1 : 0)) + " " + units[i];
-};
-const median = values => { const v = [...values].sort((a, b) => a - b); return v.length ? (v[(v.length - 1) >> 1] + v[v.length >> 1]) / 2 : NaN; };
-const geometric = values => Math.exp(mean(values.map(Math.log)));
-const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 const rivals = ["pool", "recompute", "sublinear", "sgc", "microbatch", "sage", "melon"];
 // They use a file, which auto does not: shown separately.
 const swappers = ["vdnn", "capuchin"];
-const spread = values => values.length < 2 ? "" : ` (${percent1(Math.min(...values))} to ${percent1(Math.max(...values))})`;
 const reach = row => row.is_any ? Infinity : row.max_batch || 0;
 
-// Rows of auto, each with those of another policy in the same situation.
-function pairs(rows, policy, keys) {
-  const name = r => keys.map(k => r[k]).join("|");
-  const other = new Map(rows.filter(r => r.policy === policy).map(r => [name(r), r]));
-  return rows.filter(r => r.policy === "auto" && other.has(name(r))).map(r => [r, other.get(name(r))]);
-}
-
-// Of one case, runs with the largest batch, with the planner and without: -1 if it is sooner at the target in every seed, 1 if later, else 0.
+// Of one case, runs with the largest batch, with the planner and without: -1 if it is sooner at the target in every seed, 1 if later, else 0, as with one seed.
 function compareRuns(rows, key) {
-  const sign = unique(rows, "seed").map(seed => {
+  const seeds = unique(rows, "seed");
+  if (seeds.length < 2) return 0;
+  const sign = seeds.map(seed => {
     const at = rule => { const hit = rows.find(r => r.seed === seed && r.batch_rule === rule && r.is_reached); return hit ? hit[key] : Infinity; };
     const a = at("most, auto"), b = at("most, none");
     return a === b ? 0 : a < b ? -1 : 1;
@@ -38,13 +19,52 @@ function compareRuns(rows, key) {
 // The answer over all cases, a data set with a split and an algorithm.
 function verdict(rows) {
   const cases = new Map();
-  for (const r of rows) cases.set([r.dataset, r.algorithm, r.partition].join(), [...(cases.get([r.dataset, r.algorithm, r.partition].join()) || []), r]);
+  const nameOf = r => [r.model, r.dataset, r.algorithm, r.partition].join();
+  for (const r of rows) cases.set(nameOf(r), [...(cases.get(nameOf(r)) || []), r]);
   const batch = (part, rule) => (part.find(r => r.batch_rule === rule) || {}).batch;
   const open = [...cases.values()].filter(p => batch(p, "most, auto") && batch(p, "most, none") && batch(p, "most, auto") !== batch(p, "most, none"));
   if (open.length === 0) return null;
   const tell = key => { const all = open.map(p => compareRuns(p, key)); return [all.filter(x => x < 0).length, all.filter(x => x > 0).length, all.filter(x => x === 0).length]; };
-  const [fewer, more, open_] = tell("round"), [less, longer, even] = tell("time_wall_s");
-  return [`The answer: in ${count(open.length, "case", "cases")} (data set, split, algorithm) the planner affords a larger batch than fits without it. It reaches the target in fewer rounds in ${fewer} of them, in more in ${more}, and in ${open_} the seeds do not agree or neither is sooner; in less time in ${less}, in more in ${longer}, undecided in ${even} (seeds: ${unique(rows, "seed").length}; a case counts only if all of them agree).`, fewer <= open.length / 2];
+  const [fewer, more, open_] = tell("round"), [less, longer, even] = tell(fleetClock(rows));
+  if (unique(rows, "seed").length < 2) return [`In ${count(open.length, "case", "cases")} (network, data set, split, algorithm) the planner affords a larger batch than fits without it; whether it is sooner at the target ${oneSeed}.`, true];
+  return [`The answer: in ${count(open.length, "case", "cases")} (network, data set, split, algorithm) the planner affords a larger batch than fits without it. It reaches the target in fewer rounds in ${fewer} of them, in more in ${more}, and in ${open_} the seeds do not agree or neither is sooner; in less time in ${less}, in more in ${longer}, undecided in ${even} (seeds: ${unique(rows, "seed").length}; a case counts only if all of them agree).`, fewer <= open.length / 2];
+}
+
+// Measured speeds of auto beside the ideal: those that the repeats tell apart, and how many they do not.
+function ofIdeal(list) {
+  const all = list.map(([a, b]) => ratioOf(rate(a), rate(b))), sure = all.filter(r => r.isTold), open = all.filter(r => !r.isTold);
+  const parts = sure.length > 0 ? [`${told(sure.map(r => r.value), percent)}`] : [];
+  if (open.length > 0) {
+    const wide = Math.max(...open.map(r => r.high / r.low - 1).filter(has));
+    parts.push(`refused in ${count(open.length, "case", "cases")}, where ${open.every(r => r.why.startsWith("a single")) ? "a single step says nothing" : `the steps scatter more than they differ (the repeats leave up to ${percent(wide)} open)`}`);
+  }
+  return parts.join("; ");
+}
+
+const fleetClock = rows => rows.some(r => has(r.time_cpu_s)) ? "time_cpu_s" : "time_wall_s";
+
+// Whether the runs of one curve all end above those of another, by more than twice the standard error of the test set. One seed never tells.
+function whyNot(a, b) {
+  const ends = l => l.ends.map(r => r.test_accuracy);
+  if (a.ends.length < 2 || b.ends.length < 2) return oneSeed;
+  if (Math.min(...ends(a)) <= Math.max(...ends(b))) return "the seeds overlap";
+  const error = Math.hypot(a.error, b.error);
+  return has(error) && a.accuracy - b.accuracy < 2 * error ? `the test set is too small to tell them apart (two standard errors are ${percent1(2 * error)})` : "";
+}
+const isApart = (a, b) => whyNot(a, b) === "";
+
+// The batch that auto affords beside the best of the others.
+function againstBest(on, affording) {
+  const of = affording.filter(l => l.policy === "auto" || l.name.startsWith("auto"));
+  if (of.length === 0 || unique(affording, "batch").length < 2) return [];
+  const better = (a, b) => a.accuracy > b.accuracy ? a : b;
+  const auto = of.reduce(better), best = affording.reduce(better);
+  if (best.batch !== auto.batch) {
+    return [[isApart(best, auto) ? `${on}: the batch that auto affords does not learn best in these epochs: ${percent1(best.accuracy)} with batch ${best.batch} against ${percent1(auto.accuracy)} with ${auto.batch}, in every one of ${best.ends.length} seeds.`
+      : `${on}: batch ${best.batch} ends ahead of the ${auto.batch} that auto affords, but ${whyNot(best, auto)}.`, true]];
+  }
+  const rest = affording.filter(l => l.batch !== auto.batch), close = rest.find(l => !isApart(auto, l));
+  return [[close ? `${on}: the batch that auto affords, ${auto.batch}, ends ahead, but ${whyNot(auto, close)} (beside batch ${close.batch}).` : `${on}: the batch that auto affords, ${auto.batch}, learns best, in every one of ${auto.ends.length} seeds.`, !!close]];
 }
 
 const words = {
@@ -58,9 +78,22 @@ const words = {
     }
     const slow = auto.filter(r => r.ratio_predicted > 0);
     if (slow.length > 0) {
-      said.push([`The largest batch is bought with time: there an example takes ${times(median(slow.map(r => r.ratio_predicted)))} what it takes in the ideal step of 32 (predicted, median of ${count(slow.length, "case", "cases")}; at most ${times(Math.max(...slow.map(r => r.ratio_predicted)))}).`, true]);
+      const prices = slow.map(r => r.ratio_predicted);
+      if (Math.max(...prices) > 1.05) said.push([`The largest batch is bought with time: there an example takes, of what it takes in the ideal step of 32, ${told(prices, times)} (predicted).`, true]);
+      else said.push([`At its largest batch an example takes, of what it takes in the ideal step of 32, ${told(prices, times)} (predicted).`]);
     }
-    const dearer = [];
+    const whole = any.filter(r => has(r.price));
+    if (whole.length > 0) said.push([`Where any batch fits, an example of a very large one takes ${told(whole.map(r => r.price), times)} (predicted).`, Math.max(...whole.map(r => r.price)) > 1.05]);
+    for (const policy of unique(rows, "policy").filter(p => p.startsWith("auto within "))) {
+      const mine = rows.filter(r => r.policy === policy && reach(r) > 0);
+      const beside = mine.map(r => [r, rows.find(x => x.policy === "none" && x.model === r.model && x.budget_bytes === r.budget_bytes)]).filter(([, b]) => b);
+      const both = beside.filter(([a, b]) => reach(b) > 0 && isFinite(reach(a)) && isFinite(reach(b))), alone = beside.filter(([, b]) => reach(b) === 0).length;
+      const parts = [];
+      if (both.length > 0) parts.push(`${times(geometric(both.map(([a, b]) => reach(a) / reach(b))))} the batch that fits with no memory shared, the geometric mean of ${count(both.length, "case", "cases")} where both are bounded`);
+      if (alone > 0) parts.push(`a batch in ${count(alone, "case", "cases")} where not one example fits with no memory shared`);
+      if (parts.length > 0) said.push([`${policy} of the fastest time per example in that budget: ${parts.join("; ")}; an example takes ${told(mine.filter(r => has(r.price)).map(r => r.price), times)} of the ideal's.`]);
+    }
+    const costly = [];
     for (const policy of ["none", ...rivals, ...swappers]) {
       const both = pairs(rows, policy, ["model", "budget_bytes"]);
       if (both.length === 0) continue;
@@ -73,10 +106,10 @@ const words = {
       if (alone > 0) parts.push(`a batch in ${count(alone, "case", "cases")} where ${policy} does not fit one example`);
       if (parts.length > 0) said.push([`auto reaches ${parts.join("; ")}.`]);
       const costs = both.filter(([a, b]) => a.ratio_predicted > 0 && b.ratio_predicted > 0).map(([a, b]) => a.ratio_predicted / b.ratio_predicted);
-      if (costs.length > 0 && geometric(costs) > 1.05 && policy !== "none") dearer.push(`${times(geometric(costs))} of ${policy}'s`);
+      if (costs.length > 0 && geometric(costs) > 1.05 && policy !== "none") costly.push(`${times(geometric(costs))} of ${policy}'s`);
       for (const [a, b] of less) said.push([`${policy} fits more than auto: ${a.model} in ${size(a.budget_bytes)}: ${b.is_any ? "any" : b.max_batch} against ${a.max_batch}.`, true]);
     }
-    if (dearer.length > 0) said.push([`Those batches differ in price: at its own largest an example takes auto ${dearer.join(", ")} time at theirs (predicted, geometric means).`, true]);
+    if (costly.length > 0) said.push([`Those batches differ in price: at its own largest an example takes auto ${costly.join(", ")} time at theirs (predicted, geometric means).`, true]);
     return said;
   },
 
@@ -86,25 +119,26 @@ const words = {
     const beside = pairs(rows, "ideal", keys).filter(([a]) => a.fits);
     const tight = beside.filter(([a, b]) => b.planned_bytes > a.budget_bytes);
     const roomy = beside.filter(([a, b]) => b.planned_bytes <= a.budget_bytes);
-    const rate = list => list.map(([a, b]) => a.time_samples_per_s / b.time_samples_per_s);
-    if (roomy.length > 0) said.push([`Where the ideal step fits, auto runs at ${percent(median(rate(roomy)))} of its speed (median of ${roomy.length}; worst ${percent(Math.min(...rate(roomy)))}).`]);
+    if (roomy.length > 0) said.push([`Where the ideal step fits, auto's speed: ${ofIdeal(roomy)}.`]);
     if (tight.length > 0) {
       const planned = tight.map(([a, b]) => a.predicted_samples_per_s / b.predicted_samples_per_s);
-      said.push([`Where it does not fit, auto trains the batch all the same, at ${percent(median(rate(tight)))} of the speed of the ideal with unlimited memory (median of ${tight.length}; best ${percent(Math.max(...rate(tight)))}, worst ${percent(Math.min(...rate(tight)))}); predicted ${percent(median(planned))}.`]);
+      said.push([`Where it does not fit, auto trains the batch all the same; its speed, of the ideal's with unlimited memory: predicted ${told(planned, percent)}; measured ${ofIdeal(tight)}.`]);
     }
     for (const policy of [...rivals, ...swappers]) {
       const both = pairs(rows, policy, keys);
       if (both.length === 0) continue;
-      const ran = both.filter(([a, b]) => a.fits && b.fits && a.predicted_ms !== b.predicted_ms);
+      const ran = both.filter(([a, b]) => a.fits && b.fits && a.predicted_ms !== b.predicted_ms).map(([a, b]) => [a, b, ratioOf(rate(a), rate(b))]);
+      const sure = ran.filter(([, , r]) => r.isTold), open = ran.length - sure.length;
       const missed = both.filter(([a, b]) => a.fits && !b.fits).length;
       const parts = [];
-      if (ran.length > 0) parts.push(`auto runs at ${times(geometric(ran.map(([a, b]) => a.time_samples_per_s / b.time_samples_per_s)))} its speed where the plans differ (${count(ran.length, "case", "cases")})`);
+      if (sure.length > 0) parts.push(`auto runs at ${times(geometric(sure.map(([, , r]) => r.value)))} its speed in the ${count(sure.length, "case", "cases")} where the plans differ and the measurements tell them apart`);
+      if (open > 0) parts.push(`in ${count(open, "case", "cases")} with different plans the measured ratio is refused: ${ran.every(([, , r]) => r.why.startsWith("a single")) ? "a single step says nothing" : "the steps scatter more than they differ"}`);
       if (missed > 0) parts.push(`it does not fit in ${count(missed, "case", "cases")} where auto does`);
       if (parts.length > 0) said.push([`${policy}: ${parts.join("; ")}.`]);
-      const lost = ran.filter(([a, b]) => a.time_samples_per_s < 0.95 * b.time_samples_per_s);
+      const lost = sure.filter(([, , r]) => r.value < 0.95);
       if (lost.length > 0) {
-        const [a, b] = lost.reduce((x, y) => x[0].time_samples_per_s / x[1].time_samples_per_s < y[0].time_samples_per_s / y[1].time_samples_per_s ? x : y);
-        said.push([`${policy} was measured faster than auto by more than 5 % in ${count(lost.length, "case", "cases")}; most for ${a.model} at batch ${a.batch}: ${b.time_samples_per_s.toFixed(1)} against ${a.time_samples_per_s.toFixed(1)} examples/s (predicted ${b.predicted_samples_per_s.toFixed(1)} and ${a.predicted_samples_per_s.toFixed(1)}).`, true]);
+        const [a, b] = lost.reduce((x, y) => x[2].value < y[2].value ? x : y);
+        said.push([`${policy} was measured faster than auto by more than 5 % in ${count(lost.length, "case", "cases")}; most for ${a.model} at batch ${a.batch}: ${rate(b).mid.toFixed(1)} against ${rate(a).mid.toFixed(1)} examples per second of the processor (predicted ${b.predicted_samples_per_s.toFixed(1)} and ${a.predicted_samples_per_s.toFixed(1)}).`, true]);
       }
     }
     for (const policy of swappers) {
@@ -112,8 +146,8 @@ const words = {
       if (mine.length === 0) continue;
       const moved = mine.reduce((n, r) => n + r.swap_bytes / 2, 0);
       const out = moved / mine.reduce((t, r) => t + r.time_swap_out_ms, 0) / 1e3, back = moved / mine.reduce((t, r) => t + r.time_swap_in_ms, 0) / 1e3;
-      const share = median(mine.map(r => (r.time_swap_out_ms + r.time_swap_in_ms) / r.time_step_ms));
-      said.push([`${policy} swaps in ${count(mine.length, "case", "cases")}: up to ${size(Math.max(...mine.map(r => r.swap_bytes / 2)))} a step each way, at ${out.toFixed(0)} MB/s out and ${back.toFixed(0)} MB/s back on this machine's disk (plans reckon with --swap-speed, a phone's flash by default); that is ${percent(share)} of its step's time in the median. It waits for the file; an overlap could hide at most that.`]);
+      const share = mine.map(r => (r.time_swap_out_ms + r.time_swap_in_ms) / timing(r).mid);
+      said.push([`${policy} swaps in ${count(mine.length, "case", "cases")}: up to ${size(Math.max(...mine.map(r => r.swap_bytes / 2)))} a step each way, at ${out.toFixed(0)} MB/s out and ${back.toFixed(0)} MB/s back on this machine's disk (plans reckon with --swap-speed, a phone's flash by default); of its step's time that is ${told(share, percent)}. It waits for the file; an overlap could hide at most that.`]);
     }
     const groups = new Map();
     for (const r of rows.filter(x => x.fits && x.policy !== "none")) {
@@ -158,8 +192,8 @@ const words = {
         said.push([`${model} in ${size(o.budget_bytes)}: ${o.policy} has a plan that is predicted faster than auto's: ${o.predicted_ms.toFixed(2)} against ${a.predicted_ms.toFixed(2)} ms.`, true]);
       }
     }
-    const both = rows.filter(r => r.fits && r.time_step_ms > 0 && r.predicted_ms > 0);
-    if (both.length > 0) said.push([`Measured steps take ${times(median(both.map(r => r.time_step_ms / r.predicted_ms)))} the predicted time (median of ${both.length}; the roofline's constants are the same everywhere).`]);
+    const both = rows.filter(r => r.fits && timing(r) && timing(r).n > 1 && !swappers.includes(r.policy));
+    if (both.length > 0) said.push([`Measured steps take, of the predicted time, ${told(both.map(r => timing(r).mid / r.predicted_ms), times)} (processor time; the roofline's constants are the same everywhere).`]);
     return said;
   },
 
@@ -172,10 +206,11 @@ const words = {
         const all = of("+regions"), whole = of("pool+recompute"), off = of("fusion off");
         if (!all) continue;
         let text = `${model} in ${percent(share)} of the ideal's memory, time of the ideal's: pool: ${tell(of("pool"))}; recompute: ${tell(of("recompute"))}; both, searched: ${tell(whole)}; with slices: ${tell(of("+slices"))}; with regions: ${tell(all)}`;
-        if (off && off.fits && all.fits) text += `; without fusion the step takes ${times(off.predicted_ms / all.predicted_ms)} the predicted time${off.time_step_ms && all.time_step_ms ? ` (measured ${times(off.time_step_ms / all.time_step_ms)})` : ""}`;
+        if (off && off.fits && all.fits) text += `; without fusion the step takes ${times(off.predicted_ms / all.predicted_ms)} the predicted time${timing(off) && timing(all) ? ` (measured: ${ratioText(ratioOf(timing(off), timing(all)))})` : ""}`;
         else if (off) text += `; without fusion ${tell(off)}`;
         if (of("swap")) text += `. With a file: swapping alone ${tell(of("swap"))}, swapping or recomputing ${tell(of("swap+recompute"))}`;
         said.push([text + "."]);
+        if (off && off.needed_bytes < all.needed_bytes) said.push([`${model}: without fusion the least memory is lower: ${size(off.needed_bytes)} against ${size(all.needed_bytes)} with it.`, true]);
         const hybrid = of("swap+recompute");
         if (hybrid && hybrid.fits && all.fits && hybrid.predicted_ms < all.predicted_ms * 0.9999) said.push([`${model}: with a file, the step is predicted faster than with all that auto does.`, true]);
         if (whole && whole.fits && all.fits && whole.predicted_ms <= all.predicted_ms * 1.0001 && of("+slices").predicted_ms <= all.predicted_ms * 1.0001) {
@@ -195,7 +230,8 @@ const words = {
       const mine = within.filter(r => r.scenario.startsWith(what) && r.step === 1);
       if (mine.length > 0) {
         const shares = mine.map(r => Math.max(0, r.time_saved_share));
-        said.push([`Memory ${name} in mid-step: ${percent(median(shares))} of what a restart would lose is saved (median of ${mine.length}; best ${percent(Math.max(...shares))}); the change itself takes ${median(mine.map(r => r.time_took_ms)).toFixed(1)} ms in the median.`]);
+        const took = mine.map(r => r.time_took_ms), once = mine.every(r => !(r.time_runs > 1));
+        said.push([`Memory ${name} in mid-step, of what a restart would lose this is saved: ${told(shares, percent)}; the change itself takes ${told(took, x => x.toFixed(1) + " ms")}${once ? ", measured once" : ""}.`]);
       }
     }
     const bad = within.filter(r => r.time_saved_share < 0.2);
@@ -207,40 +243,34 @@ const words = {
 
   convergence: rows => {
     const said = [];
-    for (const model of unique(rows, "model")) {
-      const mine = rows.filter(r => r.model === model);
-      const lasts = unique(mine, "variant").map(v => {
-        const all = mine.filter(r => r.variant === v);
-        const ends = unique(all, "seed").map(s => all.filter(r => r.seed === s)).map(s => s[s.length - 1]).filter(r => r.test_accuracy >= 0 && r.test_accuracy !== null);
-        return { v, batch: all[0].batch, isGhost: all[0].budget_bytes === 0, ends, accuracy: ends.length ? mean(ends.map(r => r.test_accuracy)) : NaN, time: ends.length ? mean(ends.map(r => r.time_train_s)) : NaN };
+    for (const [model, dataset] of unique(rows, "model").flatMap(m => unique(rows.filter(r => r.model === m), "dataset").map(d => [m, d]))) {
+      const mine = rows.filter(r => r.model === model && r.dataset === dataset);
+      const clock = trainClock(mine), unit = clock === "time_cpu_s" ? "s of the processor" : "s", on = unique(rows, "dataset").length > unique(rows, "model").length ? `${model} on ${dataset}` : model;
+      const lasts = [...new Set(mine.map(r => seriesOf(r, "variant")))].map(v => {
+        const all = mine.filter(r => seriesOf(r, "variant") === v);
+        const ends = runsOf(all).map(s => s[s.length - 1]).filter(r => has(r.test_accuracy));
+        const accuracy = ends.length ? mean(ends.map(r => r.test_accuracy)) : NaN;
+        return { v, batch: all[0].batch, policy: all[0].policy, name: all[0].variant, isGhost: !(all[0].budget_bytes > 0), ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, time: ends.length ? mean(ends.map(r => r[clock])) : NaN };
       });
-      for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${model}, ${l.v}: ${l.batch === 0 ? "not even one example fits" : "it diverged"}.`]);
-      const accuracies = l => l.ends.map(r => r.test_accuracy);
-      const told = l => `${l.v} (batch ${l.batch}) ${percent1(l.accuracy)}${spread(accuracies(l))} after ${l.time.toFixed(1)} s`;
-      const isApart = (a, b) => Math.min(...accuracies(a)) > Math.max(...accuracies(b));
+      for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${on}, ${l.v}: ${l.batch === 0 ? "not even one example fits" : "it diverged"}.`]);
+      const text = l => `${l.v}: ${percent1(l.accuracy)}${spread(l.ends.map(r => r.test_accuracy))}${has(l.time) ? ` after ${l.time.toFixed(1)} ${unit}` : ""}`;
       const affording = lasts.filter(l => !l.isGhost && l.ends.length > 0), ghosts = lasts.filter(l => l.isGhost && l.ends.length > 0);
       if (affording.length > 0) {
-        said.push([`${model}, same number of epochs: ${affording.map(told).join("; ")}.`]);
-        const auto = affording.find(l => l.v.startsWith("auto")), best = affording.reduce((a, b) => a.accuracy > b.accuracy ? a : b);
-        if (auto && best.batch !== auto.batch) {
-          said.push([isApart(best, auto) ? `${model}: the batch that auto affords does not learn best in these epochs: ${percent1(best.accuracy)} with batch ${best.batch} against ${percent1(auto.accuracy)} with ${auto.batch}, in every seed.`
-            : `${model}: between batch ${best.batch} and the ${auto.batch} that auto affords the seeds do not decide.`, true]);
-        } else if (auto) {
-          const rest = affording.filter(l => l.batch !== auto.batch);
-          said.push([rest.length > 0 && rest.every(l => isApart(auto, l)) ? `${model}: the batch that auto affords learns best, in every seed.` : `${model}: the batch that auto affords has the best mean, but the seeds overlap.`, !(rest.length > 0 && rest.every(l => isApart(auto, l)))]);
-        }
+        const n = Math.max(...affording.map(l => l.ends.length)), known = affording.map(l => l.error).filter(has);
+        said.push([`${on}, same number of epochs, ${n === 1 ? "one seed" : `${n} seeds (range)`}${known.length > 0 ? `, one standard error of the test set ${percent1(Math.max(...known))}` : ""}: ${affording.map(text).join("; ")}.`]);
+        said.push(...againstBest(on, affording));
         const goal = Math.min(...affording.map(l => l.accuracy));
         const sooner = affording.map(l => {
-          const first = unique(mine, "seed").map(s => mine.find(r => r.variant === l.v && r.seed === s && r.test_accuracy >= goal)).filter(r => r);
-          return first.length < l.ends.length ? `${l.v} not in every seed` : `${l.v} ${mean(first.map(r => r.epoch)).toFixed(1)} epochs, ${mean(first.map(r => r.time_train_s)).toFixed(1)} s`;
+          const first = runsOf(mine.filter(r => seriesOf(r, "variant") === l.v)).map(s => s.find(r => r.test_accuracy >= goal)).filter(r => r);
+          return first.length < l.ends.length ? `${l.v}: in ${first.length} of ${count(l.ends.length, "seed", "seeds")}` : `${l.v}: ${mean(first.map(r => r.epoch)).toFixed(1)} epochs${has(first[0][clock]) ? `, ${mean(first.map(r => r[clock])).toFixed(1)} ${unit}` : ""}`;
         });
-        said.push([`${model}, to the ${percent1(goal)} that all come to: ${sooner.join("; ")}.`]);
+        said.push([`${on}, to the ${percent1(goal)} that all come to in the mean: ${sooner.join("; ")}.`]);
       }
-      const exact = ghosts.find(l => l.v.startsWith("exact"));
+      const exact = ghosts.find(l => l.name.startsWith("exact"));
       if (exact) {
-        said.push([`${model}, batch ${exact.batch}: ${ghosts.map(l => `${l.v} ${percent1(l.accuracy)}${spread(accuracies(l))}`).join(", ")}.`]);
+        said.push([`${on}, batch norm: ${ghosts.map(text).join("; ")}.`]);
         const ahead = ghosts.filter(l => l !== exact && l.accuracy > exact.accuracy);
-        if (ahead.length > 0) said.push([`${model}: exact batch norm is not the most accurate here: ${ahead.map(l => `${l.v} ${isApart(l, exact) ? "is better in every seed" : "has the better mean, within the spread of the seeds"}`).join("; ")}.`, true]);
+        if (ahead.length > 0) said.push([`${on}: exact batch norm is not the most accurate here: ${ahead.map(l => `${l.name} ${isApart(l, exact) ? "is better in every seed" : `has the better ${l.ends.length < 2 ? "run" : "mean"}, but ${whyNot(l, exact)}`}`).join("; ")}.`, true]);
       }
     }
     return said;
@@ -248,38 +278,33 @@ const words = {
 
   federated: rows => {
     const said = [];
-    const datasets = unique(rows, "dataset");
-    const answer = verdict(rows);
+    const answer = verdict(rows), clock = fleetClock(rows);
     if (answer) said.push(answer);
-    for (const [dataset, algorithm] of datasets.flatMap(d => unique(rows.filter(r => r.dataset === d), "algorithm").map(a => [d, a]))) {
-      const part = rows.filter(r => r.dataset === dataset && r.algorithm === algorithm);
-      const target = part[0].target, on = datasets.length > 1 ? `${dataset}, ` : "";
-      for (const partition of unique(part, "partition")) {
-        const mine = part.filter(r => r.partition === partition);
-        const told = unique(mine, "batch_rule").map(rule => {
-          const all = mine.filter(r => r.batch_rule === rule);
-          const seeds = unique(all, "seed").map(s => all.filter(r => r.seed === s));
-          const hits = seeds.map(s => s.find(r => r.is_reached)).filter(r => r);
-          return { rule, batch: all[0].batch, n: seeds.length, hits, rounds: hits.length ? mean(hits.map(r => r.round)) : Infinity,
-            bytes: hits.length ? mean(hits.map(r => r.wire_down_bytes + r.wire_up_bytes)) : NaN, time: hits.length ? mean(hits.map(r => r.time_wall_s)) : NaN,
-            last: mean(seeds.map(s => s[s.length - 1].accuracy)) };
-        });
-        const text = t => t.hits.length === t.n ? `batch ${t.batch} (${t.rule}) in ${t.rounds.toFixed(1)} rounds, ${size(t.bytes)}, ${t.time.toFixed(1)} s` :
-          `batch ${t.batch} (${t.rule}) in ${t.hits.length} of ${t.n} runs, ends at ${percent1(t.last)}`;
-        said.push([`${on}${algorithm}, ${partition}, to ${percent(target)}: ${told.map(text).join("; ")}.`]);
-        const most = told.find(t => t.rule === "most, auto"), none = told.find(t => t.rule === "most, none");
-        if (most && none) {
-          const better = [...told].sort((a, b) => a.rounds - b.rounds || b.last - a.last)[0];
-          if (better.rule !== "most, auto") said.push([`There the largest batch is not the best: batch ${better.batch} is. Memory for a larger batch does not buy fewer rounds by itself.`, true]);
-          const outcome = compareRuns(mine, "round");
-          if (most.batch === none.batch) said.push([`Without a planner the budget holds the same batch of ${none.batch}.`]);
-          else if (outcome < 0) said.push([`The planner's batch of ${most.batch} is there in fewer rounds than the ${none.batch} that fit without it, in every seed.`]);
-          else if (outcome > 0) said.push([`The planner's largest batch of ${most.batch} takes more rounds than the ${none.batch} that fit without it, in every seed.`, true]);
-          else said.push([`Between the planner's largest batch of ${most.batch} and the ${none.batch} that fit without it the seeds do not decide.`, true]);
-        }
-      }
+    const cases = [...new Set(rows.map(r => JSON.stringify([r.model, r.dataset, r.algorithm, r.partition])))].map(JSON.parse);
+    for (const [model, dataset, algorithm, partition] of cases) {
+      const mine = rows.filter(r => r.model === model && r.dataset === dataset && r.algorithm === algorithm && r.partition === partition);
+      const target = mine[0].target, seeds = unique(mine, "seed").length;
+      const on = `${unique(rows, "model").length > 1 ? `${model}, ` : ""}${unique(rows, "dataset").length > 1 ? `${dataset}, ` : ""}`;
+      const each = [...new Set(mine.map(r => seriesOf(r, "batch_rule")))].map(name => {
+        const runs = runsOf(mine.filter(r => seriesOf(r, "batch_rule") === name));
+        const hits = runs.map(s => s.find(r => r.is_reached)).filter(r => r);
+        const bytes = hits.map(r => r.wire_down_bytes + r.wire_up_bytes).filter(has), time = hits.map(r => r[clock]).filter(has);
+        return { name, rule: runs[0][0].batch_rule, batch: runs[0][0].batch, n: runs.length, hits, rounds: hits.length ? mean(hits.map(r => r.round)) : Infinity, bytes, time, last: mean(runs.map(s => s[s.length - 1].accuracy)) };
+      });
+      const text = t => t.hits.length === t.n ? `${t.name} in ${t.rounds.toFixed(t.n > 1 ? 1 : 0)} rounds${t.bytes.length ? `, ${size(mean(t.bytes))}` : ""}${t.time.length ? `, ${mean(t.time).toFixed(1)} s` : ""}` :
+        `${t.name} in ${t.hits.length} of ${count(t.n, "run", "runs")}, ends at ${percent1(t.last)}`;
+      said.push([`${on}${algorithm}, ${partition}, to ${percent(target)}, ${count(seeds, "seed", "seeds")}: ${each.map(text).join("; ")}.`]);
+      const most = each.find(t => t.rule === "most, auto"), none = each.find(t => t.rule === "most, none");
+      if (!most || !none) continue;
+      const better = [...each].sort((a, b) => a.rounds - b.rounds || b.last - a.last)[0];
+      if (better.rule !== "most, auto") said.push([`There the largest batch is not the best: batch ${better.batch} is${seeds < 2 ? ", in the one seed there is" : ""}. Memory for a larger batch does not buy fewer rounds by itself.`, true]);
+      const outcome = compareRuns(mine, "round");
+      const beside = `the ${none.batch} that fit without it`;
+      if (most.batch === none.batch) said.push([`Without a planner the budget holds the same batch of ${none.batch}.`]);
+      else if (outcome < 0) said.push([`The planner's batch of ${most.batch} is there in fewer rounds than ${beside}, in every one of ${seeds} seeds.`]);
+      else if (outcome > 0) said.push([`The planner's largest batch of ${most.batch} takes more rounds than ${beside}, in every one of ${seeds} seeds.`, true]);
+      else said.push([`Between the planner's largest batch of ${most.batch} and ${beside} ${seeds < 2 ? oneSeed : "the seeds do not decide"}.`, true]);
     }
     return said;
   },
 };
-const percent1 = x => isFinite(x) ? (100 * x).toFixed(1) + " %" : "none";

@@ -26,7 +26,7 @@
 static void write_split(const train_flags *flags, int64_t n_validation, char out[SPLIT_BYTES])
 {
     (void)snprintf(out, SPLIT_BYTES, SPLIT_FORMAT, n_validation,
-                   n_validation > 0 ? flags->seed : 0);
+                   n_validation > 0 ? flags->held_out.seed : 0);
 }
 
 /* The same examples are kept from training as in the run so far: others were trained on. */

@@ -301,8 +301,9 @@ static const arg flags_table[] = {
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
-     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, wisdm, spsw_har; random: in the "
-     "model's shape; npy:X,Y, npy:FILE.npz, csv:FILE[,label=COLUMN][,test=FILE|N%], "
+     "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, "
+     "cifar100_coarse, wisdm, spsw_har; random: in the model's shape; npy:X,Y, npy:FILE.npz, "
+     "csv:FILE[,label=COLUMN][,test=FILE|N%], "
      "folder:DIR: your own",
      0, 0, 0},
     {"--data-budget", ARG_BYTES, AT(data_budget_bytes), "BYTES",
@@ -377,9 +378,10 @@ static const arg flags_table[] = {
     {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
     {"--eval-every", ARG_TEXT, AT(eval_every), "N|epoch", "and on the way, after so many steps", 0,
      0, 0},
-    {"--validation", ARG_TEXT, AT(validation), "N%|N",
-     "examples of the training split, drawn by --seed, to evaluate on instead of training", 0, 0,
-     0},
+    {"--validation", ARG_TEXT, AT(validation), "N%|N[:writers][:seed=S]",
+     "examples of the training split, drawn by --seed or S, to evaluate on instead of training; "
+     "writers: all of some writers or users, and none of the others",
+     0, 0, 0},
     {.kind = ARG_HEADING, .help = "Memory and time"},
     {"--budget", ARG_TEXT, AT(budget), "BYTES",
      "hard line over all the trainer owns, as 1MiB; none otherwise", 0, 0, 0},

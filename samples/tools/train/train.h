@@ -63,8 +63,7 @@ typedef struct train_flags {
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
     bool is_eval, is_max_batch, is_what_fits, is_plan_only, is_list;
     const char *log, *eval_every, *validation; /* NULL: none */
-    double validation_share;                   /* of the training split; or */
-    int64_t n_validation;                      /* 0: by share */
+    dunlin_validation held_out;                /* what --validation says */
     int64_t eval_steps;                        /* 0: at the end of each epoch */
     bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
     bool has_random_crop, is_flip;

@@ -287,6 +287,11 @@ typedef struct dunlin_client_options {
     int32_t (*metrics_fn)(void *ctx, uint64_t round, const dunlin_learner_metric **out_metrics);
     void *metrics_ctx;
     dunlin_model_keeping model_keeping;
+    /* Joules that the device has used since any fixed moment, by the app's counter (Android's
+     * BatteryManager, say); not a number: it does not tell just now. Called before and after each
+     * piece of a training or evaluation, on the thread of the round; NULL: nothing is counted. */
+    double (*energy_fn)(void *ctx);
+    void *energy_ctx;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
@@ -390,6 +395,10 @@ typedef struct dunlin_round_report {
     int32_t n_checkpoints; /* of the training, in this process */
     int64_t checkpoint_ms; /* and what they took, beside learn_ms */
     int64_t suspended_ms;  /* waited for the device's conditions, in this process */
+    /* What training and evaluating took in this process, by options.energy_fn: of the whole device.
+     * False: it is not set, or did not tell. */
+    bool has_energy;
+    double energy_j;
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_round_report)
 

@@ -78,7 +78,9 @@ typedef struct dunlin__round {
     int64_t phase_ms[DUNLIN_N_PHASES];
     bool is_suspended; /* conditions do not hold just now, since... */
     int64_t suspended_at_ms;
-    int64_t suspended_ms;       /* before that */
+    int64_t suspended_ms;             /* before that */
+    bool has_energy, has_lost_energy; /* a call of the learner was counted; one was not */
+    double energy_j;
     uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
                                    retry with the same key must have the same body */
     uint64_t commit_received_bytes;

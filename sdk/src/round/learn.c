@@ -19,6 +19,7 @@
 #include "weights/scaffold.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define FIT_SLICE_MS 500
 
@@ -106,15 +107,37 @@ static dunlin_status load_learner(dunlin_client *client)
     return DUNLIN_OK;
 }
 
-/* One call of the learner's, its time counted. */
+/* By the app's counter; not a number: it does not tell. */
+static double energy_now(const dunlin_client *client)
+{
+    const dunlin_client_options *options = &client->options;
+    return options->energy_fn != NULL ? options->energy_fn(options->energy_ctx) : (double)NAN;
+}
+
+/* A round of which any piece is not counted has no energy. */
+static void count_energy(dunlin_client *client, double begun_j)
+{
+    dunlin__round *round = client->round;
+    const double took_j = energy_now(client) - begun_j;
+    if (isfinite(took_j) && took_j >= 0.0) {
+        round->has_energy = true;
+        round->energy_j += took_j;
+    } else {
+        round->has_lost_energy = true;
+    }
+}
+
+/* One call of the learner's, its time and energy counted. */
 static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t max_ms,
                                   dunlin_learner_report *out_report)
 {
     const dunlin_learner_ops *ops = client->learner.ops;
     int64_t begun_ms = boot_ms(client);
+    const double begun_j = energy_now(client);
     int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
     dunlin_status status = is_fit ? ops->fit(client->learner.self, slice_ms, out_report)
                                   : ops->evaluate(client->learner.self, slice_ms, out_report);
+    count_energy(client, begun_j);
     int64_t took_ms = dunlin__ms_passed(begun_ms, boot_ms(client));
     client->journal.learn_ms += took_ms < INT64_MAX - client->journal.learn_ms ? took_ms : 0;
     client->round->pace.learnt_ms += is_fit ? took_ms : 0;

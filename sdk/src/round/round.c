@@ -148,6 +148,8 @@ static void note_report(dunlin_client *client)
     report->n_checkpoints = client->round->pace.n_made;
     report->checkpoint_ms = client->round->pace.spent_ms;
     report->suspended_ms = dunlin__round_suspended_ms(client, now_ms(client));
+    report->has_energy = client->round->has_energy && !client->round->has_lost_energy;
+    report->energy_j = report->has_energy ? client->round->energy_j : 0.0;
     report->fetch_ms = client->round->fetch_ms;
     report->send_ms = client->round->send_ms;
 }

@@ -89,6 +89,9 @@ typedef struct dunlin_server_options {
     bool is_stepped; /* rounds close in dunlin_server_step(), not on a thread of the server */
     /* Shortest wait, at most a day, of a client that is told that the run is over; 0: an hour. */
     uint64_t over_ms;
+    const char *validation; /* --validation: models are judged on what it holds out of the training
+                               part of test_set, as dunlin_tools_parse_validation() reads it with
+                               ":first=M"; NULL: on the test part */
 } dunlin_server_options;
 #ifdef __cplusplus
 extern "C++" inline dunlin_server_options dunlin_server_options_init()

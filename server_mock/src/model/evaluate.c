@@ -92,7 +92,21 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
     wanted.shape = shape;
     wanted.vocabulary = (int32_t)dunlin_model_vocabulary(model);
     wanted.classes = (int32_t)dunlin_model_n_outputs(model);
-    DUNLIN_TRY(dunlin_tools_dataset_open(options->test_set, folder, DUNLIN_SPLIT_TEST, &wanted,
+    dunlin_validation held_out = DUNLIN_VALIDATION_INIT;
+    held_out.seed = wanted.seed;
+    dunlin_split split = DUNLIN_SPLIT_TEST;
+    if (options->validation != NULL) {
+        split = DUNLIN_SPLIT_VALIDATION;
+        wanted.validation = &held_out;
+        if (!dunlin_tools_parse_validation(options->validation, &held_out, &wanted.max_examples)) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "evaluate", 0,
+                                "--validation %.60s: expected a share between 0%% and 100%%, as "
+                                "10%%, or a number of examples from 1; :writers, :seed=S and "
+                                ":first=M may follow",
+                                options->validation);
+        }
+    }
+    DUNLIN_TRY(dunlin_tools_dataset_open(options->test_set, folder, split, &wanted,
                                          &evaluator->alloc, &evaluator->test_set, error));
     dunlin_shape found = dunlin_dataset_shape(evaluator->test_set);
     int64_t n_wanted = 0;

@@ -78,6 +78,12 @@ static dunlin_status check_values(const dunlin_server_options *options, dunlin_e
                             options->accept_ms, options->reject_ms, options->over_ms,
                             MAX_WINDOW_MS);
     }
+    if (options->validation != NULL && options->test_set == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--validation %.60s: it is held out of the data set of --test-set, "
+                            "which is missing",
+                            options->validation);
+    }
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
                             "--threads %d: wants a number from 1 to %d", (int)options->n_threads,

@@ -103,6 +103,21 @@ Test(account, counts_what_is_kept_and_made_again)
     free_subject(at);
 }
 
+Test(account, operand_bytes_count_every_time_an_operation_runs)
+{
+    subject *at = make_subject();
+    const dunlin_mem_graph *graph = &at->graph->graph;
+    /* Eight samples in four slices, `first` twice: what is per sample eight times, w and the sums
+     * once a slice, the sums and the updated w twice. */
+    const uint64_t first = 8 * 64 + 4 * 60 + 8 * 128;
+    cr_expect_eq(dunlin__plan_operand_bytes(graph, &at->hand.plan, 8),
+                 8 * 64 + 2 * first + 8 * (128 + 64) + (8 * (64 + 64) + 4 * 2 * 4) +
+                     8 * (64 + 128 + 128) + (8 * (64 + 128) + 4 * 2 * 60) + (60 + 2 * 60));
+    /* Three samples are two slices. */
+    cr_expect_eq(dunlin__plan_operand_bytes(graph, &at->hand.plan, 3), 4516);
+    free_subject(at);
+}
+
 Test(account, the_floor_is_the_largest_operation)
 {
     subject *at = make_subject();

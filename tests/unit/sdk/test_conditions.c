@@ -3,6 +3,8 @@
  */
 #include "client/in_world.h"
 
+#include <math.h>
+
 static dunlin_conditions conditions = {.struct_size = sizeof conditions,
                                        .is_charging = true,
                                        .is_unmetered = true,
@@ -129,4 +131,32 @@ WORLD_TEST(conditions, a_commit_does_not_wait_for_conditions)
     const dunlin_round_report report = run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
     cr_expect_eq(report.suspended_ms, 0);
     cr_expect_eq(w.server.n_contributions, 1);
+}
+
+/* A counter of the app's: two joules from call to call, or from some call on no word. */
+static double used_j;
+static int n_words;
+
+static double count_joules(void *ctx)
+{
+    (void)ctx;
+    used_j += 2.0;
+    return n_words-- > 0 ? used_j : (double)NAN;
+}
+
+WORLD_TEST(conditions, energy_of_a_round_is_that_of_its_learning)
+{
+    cr_expect_not(run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED).has_energy, "there is no counter");
+    w.options.energy_fn = count_joules;
+    fake_world_close(&w);
+    fake_world_open(&w);
+    for (int i = 0; i < 3; i++) {
+        w.server.round++;
+        w.server.now_ms += 5000;
+        n_words = i == 1 ? 1 : 1000;
+        const dunlin_round_report report = run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+        cr_expect_eq(report.has_energy, i != 1, "round %d", i);
+        cr_expect(i == 1 ? !(report.energy_j > 0.0) : report.energy_j >= 2.0, "%g J",
+                  report.energy_j);
+    }
 }

@@ -321,3 +321,31 @@ Test(ghost, a_batch_of_one_is_warned_of_once)
         dunlin_model_destroy(model);
     }
 }
+
+/* More slices of the same batch go through the weights more often, and never through less. */
+Test(ghost, operand_bytes_follow_the_plan)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = test_options(8);
+    uint64_t whole = 0;
+    uint64_t half = 0;
+    uint64_t sliced = 0;
+    options.policy = DUNLIN_POLICY_NONE;
+    dunlin_trainer *trainer = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_operand_bytes(trainer, 8, &whole), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_operand_bytes(trainer, 4, &half), DUNLIN_OK);
+    cr_expect_gt(whole, half);
+    cr_expect_lt(whole, 2 * half);
+    cr_expect_eq(dunlin_trainer_operand_bytes(trainer, 0, &half), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin_trainer_operand_bytes(trainer, 9, &half), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin_trainer_operand_bytes(trainer, 8, NULL), DUNLIN_ARGUMENT);
+    dunlin_trainer_destroy(trainer);
+    options.policy = DUNLIN_POLICY_MICROBATCH;
+    options.micro_batch = 2;
+    options.no_fuse = true; /* as NONE is */
+    trainer = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_operand_bytes(trainer, 8, &sliced), DUNLIN_OK);
+    cr_expect_gt(sliced, whole);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}

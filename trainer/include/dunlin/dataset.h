@@ -19,6 +19,13 @@
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
  *   "cifar10"        cifar10/cifar10-jpeg5k-train.bin.gz, cifar10-jpeg1k-test.bin.gz; or the
  *                    original cifar10/data_batch_{1..5}.bin, test_batch.bin
+ *   "cifar10_jpeg"   cifar10-jpeg/{train,test}/CLASS/NNNN.jpg (unpack cifar10-jpeg.tar.xz): the
+ *                    JPEG copy in full, 50,000 and 10,000 pictures, decoded once when it is opened.
+ *                    In an order of its own, one picture of each class after the other, so that
+ *                    the first N are as many of each
+ *   "cifar100"       cifar100/train.bin, test.bin of the binary version (or of
+ *                    cifar-100-binary/): the 100 fine classes
+ *   "cifar100_coarse"  the same files, the 20 coarse classes
  *   "wisdm"          wisdm/WISDM_ar_v1.1_transformed.arff.gz, or .csv.gz with a line of names: 43
  *                    features of 10 s of a phone's accelerometer, 6 activities, 36 users
  *   "spsw_har"       spsw-har/DATA/sNN/sNN_EE_{sp,sw}.csv.gz (unpack spsw-har-DATA.tar.xz): phone
@@ -95,7 +102,26 @@ extern "C" {
 
 typedef struct dunlin_dataset dunlin_dataset;
 
-typedef enum dunlin_split { DUNLIN_SPLIT_TRAIN = 0, DUNLIN_SPLIT_TEST = 1 } dunlin_split;
+typedef enum dunlin_split {
+    DUNLIN_SPLIT_TRAIN = 0,
+    DUNLIN_SPLIT_TEST = 1,
+    DUNLIN_SPLIT_VALIDATION = 2 /* what options.validation holds out of the training split */
+} dunlin_split;
+
+/* Which examples of a training split are held out to choose by, as a learning rate, so that the
+ * test split is not looked at. They follow from the data set, how many of its examples there are,
+ * and this. */
+typedef struct dunlin_validation {
+    size_t struct_size;
+    double share;       /* of the examples, or of the clients with by_client: above 0, below 1 */
+    int64_t n_examples; /* 0: by share. Else so many; with by_client whole clients until there are
+                           so many or more */
+    uint64_t seed;
+    bool by_client; /* whole natural clients (writers, users), so that, as in a test split of other
+                       people, nobody is in both parts */
+} dunlin_validation;
+
+#define DUNLIN_VALIDATION_INIT DUNLIN_SIZED_INIT(dunlin_validation)
 
 typedef struct dunlin_dataset_options {
     size_t struct_size;
@@ -119,6 +145,11 @@ typedef struct dunlin_dataset_options {
                               takes more alone is refused by name. 0: 192 MiB on each thread.
                               glibc may keep up to 64 MiB that a thread has freed for that thread,
                               unless the app sets mallopt(M_MMAP_THRESHOLD) */
+    const dunlin_validation *validation; /* borrowed for the call; NULL: nothing is held out. Else
+                                            DUNLIN_SPLIT_TRAIN is without what is held out, which
+                                            is DUNLIN_SPLIT_VALIDATION, each in the set's order;
+                                            means and deviations are of both together. max_examples
+                                            counts both. The test split is as without */
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)
@@ -132,8 +163,8 @@ DUNLIN_API const char *dunlin_dataset_known(int32_t index);
  *
  * @return OK; ARGUMENT, VERSION (options), UNSUPPORTED (unknown name: the text lists the known
  * ones; "synthetic"), IO (a file cannot be read: which), DATA (a file is cut off, damaged or of
- * another format: which file, what, and the limit), MISMATCH (two files disagree), BUDGET
- * (index_bytes), LIMIT, MEMORY.
+ * another format: which file, what, and the limit; or too few examples or clients to hold some
+ * out), MISMATCH (two files disagree), BUDGET (index_bytes), LIMIT, MEMORY.
  * *out_dataset is NULL then.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_dataset_open(
@@ -183,6 +214,18 @@ DUNLIN_API int64_t dunlin_dataset_n_natural_clients(const dunlin_dataset *datase
 /** @return whose example it is; -1 of a set without natural clients, or if there is no such
  * example. */
 DUNLIN_API int64_t dunlin_dataset_client_of(const dunlin_dataset *dataset, int64_t example_index);
+
+/**
+ * Which examples of an open training split `validation` holds out, where both parts are wanted of
+ * one set: *out_n_train examples to train on, then the others, both ascending. `out_indices`: the
+ * caller's, n_examples of the set.
+ *
+ * @return OK; ARGUMENT (share, n_examples), VERSION, UNSUPPORTED (by_client of a set that does not
+ * say whose its examples are), DATA (nothing would be left on one side), MEMORY.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_dataset_hold_out(const dunlin_dataset *dataset, const dunlin_validation *validation,
+                        int64_t *out_indices, int64_t *out_n_train, dunlin_error *out_error);
 
 /** dunlin_dataset_source() into a struct of so many bytes: those that the app's header knows. */
 DUNLIN_API void dunlin_dataset_fill_source(const dunlin_dataset *dataset, dunlin_source *out_source,

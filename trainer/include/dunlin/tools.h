@@ -35,6 +35,16 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_tools_dataset_open(
     const dunlin_alloc *hooks, dunlin_dataset **out_dataset, dunlin_error *out_error);
 
 /**
+ * Reads what programs take as --validation: "N%" or "N" (examples), then any of ":writers" (whole
+ * clients, as they are known), ":seed=S" and, where out_max_examples is not NULL, ":first=M" (of
+ * the first M examples of the training split; 0 otherwise).
+ *
+ * @return whether it is so; *out_validation holds the seed that it came with where none is named.
+ */
+DUNLIN_API bool dunlin_tools_parse_validation(const char *text, dunlin_validation *out_validation,
+                                              int64_t *out_max_examples);
+
+/**
  * Writes a whole file as the library writes its own: beside its place, synchronised, renamed, so
  * that whatever fails the old file stays and nothing else is left.
  *

@@ -161,6 +161,18 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_get_report(const dunlin_trainer *trainer, dunlin_trainer_report *out_report);
 
 /**
+ * Bytes that a step over n examples moves through memory, by the plan that is in use: of each
+ * operation, whenever it runs (slices, recomputed tensors), the tensors that it reads and those
+ * that it writes, whole, those that it adds to or changes in place twice. Exact as that count;
+ * workspace of operations is not in it, nor what a file takes, and of what it counts a cache spares
+ * the memory a part. For the cost of a step where nothing tells its energy.
+ *
+ * @return OK; ARGUMENT unless n is from 1 to the batch, or out_bytes is NULL; STATE.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_trainer_operand_bytes(const dunlin_trainer *trainer, int64_t n, uint64_t *out_bytes);
+
+/**
  * The largest batch within options->budget_bytes whose predicted time per example is at most
  * max_ratio (0: 1.3) times the fastest; with INFINITY the largest that fits. dunlin/batch.h has
  * both with their prices, and says how they are found. *out_is_unbounded when slices make any batch

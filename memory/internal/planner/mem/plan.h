@@ -192,6 +192,15 @@ typedef struct dunlin_plan_account {
 void dunlin__plan_account(const dunlin_mem_graph *graph, const dunlin_plan *plan,
                           dunlin_plan_account *out_account);
 
+/*
+ * Bytes of the operands of all operations of a step over n samples, at most the plan's batch: each
+ * tensor that an operation's part reads or writes counts whole, once for each time the part runs
+ * (per-sample tensors once over the step), and twice where it is added to or changed in place.
+ * Workspace does not count, nor what is swapped; a cache may spare some of it.
+ */
+uint64_t dunlin__plan_operand_bytes(const dunlin_mem_graph *graph, const dunlin_plan *plan,
+                                    uint64_t n);
+
 /* Predicted time of a step in slices of so many samples (the batch: whole) with nothing recomputed
  * and the fastest variants. */
 uint64_t dunlin__graph_plain_ns(const dunlin_mem_graph *graph, uint64_t batch,

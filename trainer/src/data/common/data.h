@@ -51,6 +51,7 @@ struct dunlin_dataset {
     dunlin_dtype own_dtype; /* bytes are scaled and normalised, all else is delivered as it is */
     const dunlin_data_maker *maker; /* NULL: the examples are in `pixels` */
     void *maker_ctx;
+    int64_t *chosen;    /* of the maker's examples, those that are in the set; NULL: the first n */
     uint64_t made_seed; /* of a set that is drawn when it is read */
     char own_title[DUNLIN_DATA_TITLE_BYTES];
     char own_note[DUNLIN_DATA_NOTE_BYTES]; /* see dunlin_dataset_note() */
@@ -71,6 +72,8 @@ struct dunlin_data_request {
     dunlin_split split;
     dunlin_dataset_options options;
     dunlin_data_load_fn load_glyphs; /* of the library of tools; NULL: it is not asked */
+    dunlin_validation validation;    /* of the options, if has_validation */
+    bool has_validation;
 };
 
 /* dunlin_dataset_open() of a request, whose options are taken from `options`. */
@@ -86,6 +89,15 @@ dunlin_status dunlin__data_load_writers(dunlin_dataset *set, const dunlin_data_r
                                         dunlin_error *error);
 dunlin_status dunlin__data_load_cifar10(dunlin_dataset *set, const dunlin_data_request *request,
                                         dunlin_error *error);
+void dunlin__data_set_cifar10_moments(dunlin_dataset *set);
+dunlin_status dunlin__data_load_cifar10_jpeg(dunlin_dataset *set,
+                                             const dunlin_data_request *request,
+                                             dunlin_error *error);
+dunlin_status dunlin__data_load_cifar100(dunlin_dataset *set, const dunlin_data_request *request,
+                                         dunlin_error *error);
+dunlin_status dunlin__data_load_cifar100_coarse(dunlin_dataset *set,
+                                                const dunlin_data_request *request,
+                                                dunlin_error *error);
 dunlin_status dunlin__data_load_wisdm(dunlin_dataset *set, const dunlin_data_request *request,
                                       dunlin_error *error);
 dunlin_status dunlin__data_load_spsw(dunlin_dataset *set, const dunlin_data_request *request,
@@ -102,6 +114,10 @@ dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
 /* Of the library of tools. */
 dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);
+
+/* holdout.c: a loaded training split without what the request holds out, or that alone. */
+dunlin_status dunlin__data_hold_out(dunlin_dataset *set, const dunlin_data_request *request,
+                                    bool is_validation, dunlin_error *error);
 
 /* Of an example, as stored. */
 static inline size_t dunlin__data_stored_bytes(const dunlin_dataset *set)

@@ -26,6 +26,9 @@ static const struct {
     {"mnist", "mnist", dunlin__data_load_mnist},
     {"mnist_writers", "mnist and mnist-writers", dunlin__data_load_writers},
     {"cifar10", "cifar10", dunlin__data_load_cifar10},
+    {"cifar10_jpeg", "cifar10-jpeg", dunlin__data_load_cifar10_jpeg},
+    {"cifar100", "cifar100", dunlin__data_load_cifar100},
+    {"cifar100_coarse", "cifar100", dunlin__data_load_cifar100_coarse},
     {"wisdm", "wisdm", dunlin__data_load_wisdm},
     {"spsw_har", "spsw-har", dunlin__data_load_spsw},
     {"random", NULL, dunlin__data_load_random},
@@ -39,7 +42,7 @@ const char *dunlin_dataset_known(int32_t index)
 
 static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 {
-    char names[160] = "";
+    char names[224] = "";
     size_t at = 0;
     for (int32_t i = 0; i < N_KNOWN && at < sizeof names; i++) {
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
@@ -154,6 +157,30 @@ static dunlin_status load(dunlin_dataset *set, int32_t index, const dunlin_data_
     return settle_shape(set, &request->options, error);
 }
 
+/* A validation split is loaded as the training split that it is of. */
+static dunlin_status take_split(dunlin_data_request *request, bool *out_is_validation,
+                                dunlin_error *error)
+{
+    const dunlin_validation *validation = request->options.validation;
+    *out_is_validation = request->split == DUNLIN_SPLIT_VALIDATION;
+    if (request->split < DUNLIN_SPLIT_TRAIN || request->split > DUNLIN_SPLIT_VALIDATION) {
+        return dunlin__fail(
+            error, DUNLIN_ARGUMENT, "data", 0,
+            "split is %d; the limits are DUNLIN_SPLIT_TRAIN and DUNLIN_SPLIT_VALIDATION",
+            (int)request->split);
+    }
+    if (*out_is_validation && validation == NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "split is DUNLIN_SPLIT_VALIDATION, and options.validation is NULL");
+    }
+    request->split = *out_is_validation ? DUNLIN_SPLIT_TRAIN : request->split;
+    request->has_validation = validation != NULL && request->split == DUNLIN_SPLIT_TRAIN;
+    if (request->has_validation) {
+        DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_validation, validation, &request->validation, error));
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *request,
                                    const dunlin_dataset_options *options, const dunlin_alloc *hooks,
                                    dunlin_dataset **out_dataset, dunlin_error *out_error)
@@ -163,11 +190,6 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "%s is NULL",
                             name == NULL ? "name" : "out_dataset");
     }
-    if (request->split != DUNLIN_SPLIT_TRAIN && request->split != DUNLIN_SPLIT_TEST) {
-        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0,
-                            "split is %d; it must be DUNLIN_SPLIT_TRAIN or DUNLIN_SPLIT_TEST",
-                            (int)request->split);
-    }
     *out_dataset = NULL;
     if (options != NULL) {
         DUNLIN_TRY(
@@ -175,6 +197,8 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
     }
     DUNLIN_TRY(check_options(&request->options, out_error));
     DUNLIN_TRY(check_shape(&request->options, out_error));
+    bool is_validation = false;
+    DUNLIN_TRY(take_split(request, &is_validation, out_error));
     int32_t index = 0;
     const bool is_own = dunlin__data_is_own(name);
     while (!is_own && index < N_KNOWN && strcmp(known_sets[index].name, name) != 0) {
@@ -195,6 +219,9 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
         status = status == DUNLIN_OK ? settle_shape(set, &request->options, out_error) : status;
     } else {
         status = load(set, index, request, out_error);
+    }
+    if (status == DUNLIN_OK && request->has_validation) {
+        status = dunlin__data_hold_out(set, request, is_validation, out_error);
     }
     if (status != DUNLIN_OK) {
         dunlin_dataset_close(set);
@@ -225,6 +252,7 @@ void dunlin_dataset_close(dunlin_dataset *dataset)
     dunlin__free_array(&alloc, dataset->pixels, n, dunlin__data_stored_bytes(dataset));
     dunlin__free_array(&alloc, dataset->labels, n, sizeof *dataset->labels);
     dunlin__free_array(&alloc, dataset->clients, n, sizeof *dataset->clients);
+    dunlin__free_array(&alloc, dataset->chosen, n, sizeof *dataset->chosen);
     dunlin__free_array(&alloc, dataset, 1, sizeof *dataset);
 }
 
@@ -274,6 +302,7 @@ uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset)
     uint64_t each = sizeof *dataset->labels;
     each += dataset->pixels == NULL ? 0 : dunlin__data_stored_bytes(dataset);
     each += dataset->clients == NULL ? 0 : sizeof *dataset->clients;
+    each += dataset->chosen == NULL ? 0 : sizeof *dataset->chosen;
     const uint64_t made = maker != NULL && maker->bytes_fn != NULL ? maker->bytes_fn(dataset) : 0;
     return sizeof *dataset + (uint64_t)dataset->n * each + made;
 }

@@ -38,7 +38,8 @@ static dunlin_status deliver(const dunlin_dataset *set, int64_t example_index, u
 {
     if (set->maker != NULL) {
         char text[DUNLIN_ERROR_TEXT_BYTES];
-        return set->maker->make_fn(set, example_index, out, text);
+        const int64_t made = set->chosen != NULL ? set->chosen[example_index] : example_index;
+        return set->maker->make_fn(set, made, out, text);
     }
     deliver_stored(set, example_index, out);
     return DUNLIN_OK;

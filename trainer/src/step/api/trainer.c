@@ -294,6 +294,21 @@ dunlin_status dunlin_trainer_get_report(const dunlin_trainer *trainer,
     return hand_out_report(trainer, out_report, trainer->error);
 }
 
+dunlin_status dunlin_trainer_operand_bytes(const dunlin_trainer *trainer, int64_t n,
+                                           uint64_t *out_bytes)
+{
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
+    if (out_bytes == NULL || n < 1 || n > trainer->options.batch) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "operand bytes of a step over %" PRId64
+                            " examples: the limits are 1 and %" PRId64 ", and a place for them",
+                            n, trainer->options.batch);
+    }
+    *out_bytes =
+        dunlin__plan_operand_bytes(&trainer->train.lowered.graph, trainer->train.plan, (uint64_t)n);
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin_trainer_estimate(const dunlin_model *model,
                                       const dunlin_trainer_options *options,
                                       dunlin_trainer_report *out_report, dunlin_error *out_error)

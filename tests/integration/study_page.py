@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""The report of dunlin-study in a browser: its numbers, its words and its charts over tables made up here.
+
+study_page.py BIN-FOLDER. The page is the program's own; the tables in it are replaced, so that what it must say is known:
+values beyond an axis, measurements that scatter, one seed and two, a test set that is too small. Status 77 where there is no Chromium.
+"""
+import html
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+NARROW = 400
+
+# What the page says of itself, once it is drawn. Labels of ticks must lie on their canvas.
+PROBE = """
+<script>
+const seen = { errors: window.wrong, calls: {}, charts: [], wide: [] };
+const calls = CALLS;
+for (const [name, text] of Object.entries(calls)) seen.calls[name] = (0, eval)(text);
+for (const drawn of document.querySelectorAll(".chart canvas")) {
+  const chart = Chart.getChart(drawn), pen = chart.ctx;
+  const labels = [];
+  for (const id of ["x", "y"]) {
+    const scale = chart.scales[id];
+    pen.font = "14px system-ui, sans-serif";
+    for (const t of scale.ticks) {
+      const half = pen.measureText(String(t.label)).width / 2, at = scale.getPixelForValue(t.value);
+      labels.push({ axis: id, label: String(t.label), at, from: id === "x" ? at - half : scale.left, to: id === "x" ? at + half : scale.left + 2 * half });
+    }
+  }
+  seen.charts.push({ title: drawn.getAttribute("aria-label"), width: chart.width, height: chart.height, labels,
+    max: chart.scales.y.max, min: chart.scales.y.min, right: chart.chartArea.right,
+    sets: chart.data.datasets.map(s => ({ label: s.label, isHelp: !!s.isHelp, data: s.data.map(({ real, ...p }) => p) })) });
+}
+document.body.style.width = "NARROWpx";
+for (const e of document.querySelectorAll("main *")) {
+  if (!e.closest(".scroll") && e.getBoundingClientRect().right > NARROW + 1 && !e.closest(".chart")) seen.wide.push(e.tagName + " " + e.className);
+}
+const whole = document.querySelector("main");
+if (whole.scrollWidth > whole.clientWidth + 1) seen.wide.push(`all: ${whole.scrollWidth}`);
+const out = document.createElement("pre");
+out.id = "seen";
+out.textContent = JSON.stringify(seen);
+document.body.append(out);
+</script>
+</body>"""
+CATCH = '<script>window.wrong = []; window.onerror = text => { window.wrong.push(String(text)); };</script>\n<script>'
+
+
+def find_browser():
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+def look(browser, folder, page, tables, calls, machine=None):
+    """The page with other tables: what it shows as text, what the probe saw."""
+    data = {"machine": {"version": "0", "cpu": "none", "cores": 1, "threads": 1, "costs": "roofline", "quick": False, "seed": 1,
+                        **(machine or {})},
+            "tables": [{"title": name, "question": "", "method": "", "command": "dunlin-study" + " --flag" * 40,
+                        "columns": sorted(rows[0]) if rows else [],
+                        "rows": rows, "name": name, **more} for name, rows, more in tables]}
+    text, n = re.subn(r"(?m)^<script>const study = .*;</script>$",
+                      lambda _: "<script>const study = %s;</script>" % json.dumps(data).replace("<", "\\u003c"), page)
+    if n != 1:
+        sys.exit("study_page.py: the page has no place for its tables")
+    text = text.replace("<script>", CATCH, 1)
+    text = text.replace("</body>", PROBE.replace("CALLS", json.dumps(calls)).replace("NARROW", str(NARROW)))
+    path = pathlib.Path(folder, "page.html")
+    path.write_text(text)
+    made = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000", "--virtual-time-budget=4000",
+                           "--user-data-dir=" + os.path.join(folder, "profile"), "--dump-dom", path.as_uri()],
+                          capture_output=True, text=True, timeout=240, check=False).stdout
+    found = re.search(r'<pre id="seen">(.*?)</pre>', made, re.DOTALL)
+    if not found:
+        sys.exit("study_page.py: the page did not come to its end: " + made[-300:])
+    body = re.sub(r"(?s)<(script|style).*?</\1>|<pre id=.seen.*?</pre>", " ", made)
+    words = html.unescape(re.sub(r"<[^>]*>", " ", body))
+    return re.sub(r"\s+", " ", words), json.loads(html.unescape(found.group(1)))
+
+
+def check(is_true, text):
+    if not is_true:
+        sys.exit("study_page.py: " + text)
+
+
+def in_text(words, *texts):
+    for text in texts:
+        check(text in words, "the page does not say: %s; it says: %s" % (text, words[:6000]))
+
+
+def not_in_text(words, *texts):
+    for text in texts:
+        at = words.find(text)
+        check(at < 0, "the page says: ..." + words[max(0, at - 120):at + 120])
+
+
+def curve_rows(outlier):
+    points = [("sage", 80, 1.05), ("sage", 60, 1.10), ("melon", 80, 1.04), ("melon", 60, 1.12), ("pool", 100, 1.0), ("auto", 100, 1.0),
+              ("auto", 60, 1.08), ("auto", 40, 1.2), ("vdnn", 70, outlier)]
+    return [{"model": "lenet5", "policy": p, "budget_bytes": m << 20, "ideal_bytes": 100 << 20, "fits": 1, "needed_bytes": m << 20,
+             "planned_bytes": m << 20, "predicted_ms": y, "ideal_ms": 1.0, "swap_bytes": 0, "swap_share": 0} for p, m, y in points]
+
+
+def batch_rows():
+    def row(policy, batch, price, ratio=None):
+        is_any = batch == "any"
+        return {"model": "lenet5", "budget_bytes": 1 << 20, "policy": policy, "max_batch": None if is_any else batch, "is_any": int(is_any),
+                "ratio_predicted": None if is_any or not batch else price, "max_ratio": ratio, "price": price,
+                "predicted_samples_per_s": 1000 / price if price else None}
+    return [row("none", 0, None), row("pool", 10, 1.1), row("sage", 10000, 1.5), row("auto", "any", 4.0), row("auto within 1.3 x", 200, 1.25, 1.3)]
+
+
+def step_rows(n, auto, sage):
+    """Two policies with their median, least and most milliseconds."""
+    return [{"model": "lenet5", "budget_bytes": 1 << 20, "batch": 16, "policy": policy, "fits": 1, "planned_bytes": 1, "predicted_ms": predicted,
+             "predicted_samples_per_s": 1, "weights_hash": "a", "n_swapped": 0, "time_step_ms": ms[0], "time_cpu_ms": ms[0],
+             "time_cpu_low_ms": ms[1], "time_cpu_high_ms": ms[2], "time_steps": n}
+            for policy, predicted, ms in (("auto", 1.0, auto), ("sage", 2.0, sage))]
+
+
+def learn_rows(seeds, tested, small, large):
+    """Batch 8 without a planner and 64 with it; the accuracy at the end of each seed."""
+    return [{"model": "cnn_bn", "dataset": "made up", "variant": v, "policy": v.split()[0], "budget_bytes": 1 << 20, "batch": b, "lr": r,
+             "seed": s, "epoch": e, "test_accuracy": ends[s - 1] * (0.6 + 0.2 * e), "test_examples": tested, "time_cpu_s": 1.0 * e,
+             "time_train_s": 9.0 * e, "is_synthetic": 0}
+            for v, b, r, ends in (("none in 60%", 8, 0.005, small), ("auto in 60%", 64, 0.02, large)) for s in seeds for e in (1, 2)]
+
+
+def fleet_rows(seeds):
+    return [{"model": "lenet5", "dataset": "made up", "partition": "iid", "algorithm": "fedavg", "batch_rule": rule, "batch": b, "lr": 0.04,
+             "seed": s, "round": n, "accuracy": 0.2 * n, "target": 0.5, "is_reached": int(n >= needs), "wire_down_bytes": n, "wire_up_bytes": n,
+             "time_wall_s": n, "is_synthetic": 0}
+            for rule, b, needs in (("most, none", 4, 3), ("most, auto", 32, 2)) for s in seeds for n in (1, 2, 3)]
+
+
+CALLS = {
+    "clip": "clipAt([1, 1.02, 1.05, 1.08, 1.1, 1.2, 4.2])",
+    "no_clip": "clipAt([1, 1.5, 2, 2.5, 3, 3.5, 4.2])",
+    "few": "clipAt([1, 1, 9])",
+    "told": "ratioOf({mid: 2, low: 1.9, high: 2.1, n: 3}, {mid: 1, low: 0.98, high: 1.02, n: 3})",
+    "refused": "ratioOf({mid: 1.1, low: 1, high: 1.3, n: 3}, {mid: 1, low: 0.9, high: 1.05, n: 3})",
+    "wide": "ratioOf({mid: 1.2, low: 1.15, high: 3, n: 3}, {mid: 1, low: 1, high: 1.02, n: 3})",
+    "single": "ratioOf({mid: 9, low: 9, high: 9, n: 1}, {mid: 1, low: 1, high: 1, n: 1})",
+    "error": "standardError(0.8, 400)",
+    "ticks": "niceTicks(57, 104, true)",
+    "line": "niceTicks(0, 1.2)",
+    "zero": "axisAround(10, 80)",
+    "cut": "axisAround(70, 80)",
+    "one": "told([1.5], times)",
+    "wait": "timing({time_cpu_ms: 5, time_cpu_low_ms: 4, time_cpu_high_ms: 6, time_steps: 3, time_swap_out_ms: 2, time_swap_in_ms: 1})",
+}
+
+
+def check_numbers(calls):
+    check(calls["clip"] == {"limit": 1.2, "isClipped": True}, "an outlier is not cut off: %s" % calls["clip"])
+    check(not calls["no_clip"]["isClipped"] and not calls["few"]["isClipped"], "values without an outlier are cut off")
+    check(calls["told"]["isTold"] and abs(calls["told"]["value"] - 2) < 1e-9, "a ratio that is clear is refused")
+    for name in ("refused", "wide", "single"):
+        check(not calls[name]["isTold"], "a ratio that the repeats leave open is told: %s" % name)
+    check(abs(calls["error"] - 0.02) < 1e-9, "the standard error of 80 %% of 400 is %s" % calls["error"])
+    check(len(calls["ticks"]) >= 4 and min(calls["ticks"]) >= 57 and max(calls["ticks"]) <= 104, "ticks: %s" % calls["ticks"])
+    check(calls["line"][0] == 0 and len(calls["line"]) >= 4, "ticks: %s" % calls["line"])
+    check(calls["zero"]["min"] == 0 and not calls["zero"]["isCut"] and calls["cut"]["isCut"] and calls["cut"]["min"] > 60, "axes")
+    check("median" not in calls["one"] and "one case" in calls["one"], "a median of one: " + calls["one"])
+    check(calls["wait"] == {"mid": 8, "low": 7, "high": 9, "n": 3}, "waiting for a file: %s" % calls["wait"])
+
+
+def check_page(seen, n_charts):
+    check(not seen["errors"], "errors of the page: %s" % seen["errors"])
+    check(len(seen["charts"]) == n_charts, "%d charts, not %d: %s" % (len(seen["charts"]), n_charts, [c["title"] for c in seen["charts"]]))
+    check(not seen["wide"], "wider than %d pixels: %s" % (NARROW, seen["wide"][:5]))
+    for chart in seen["charts"]:
+        check(any(s["data"] for s in chart["sets"]), "nothing is drawn in " + chart["title"])
+        for tick in chart["labels"]:
+            check(tick["from"] >= -0.5 and tick["to"] <= chart["width"] + 0.5, "%s: the label %s is cut off" % (chart["title"], tick["label"]))
+
+
+def check_two_seeds(words, seen):
+    charts = {c["title"]: c for c in seen["charts"]}
+    in_text(words, "Beyond the axis (wedges at its edge): vdnn 4.20 x at 70.0 MiB.", "The upright axis does not begin at 0",
+            "Not even one example fits: none.", "any 4.00 x", "auto runs at 2.00 x its speed in the 1 case", "auto in 60%: batch 64, rate 0.02",
+            "learns best, in every one of 2 seeds", "Band: the range of 2 seeds.", "one standard error of the test set (1000 examples)",
+            "in fewer rounds than the 4 that fit without it, in every one of 2 seeds", "Left out: 1 of 7 parts of curve", "curve lenet5 melon",
+            "over processor seconds", "after 15 minutes")
+    check(charts["lenet5"]["max"] < 2, "the outlier sets the axis of the curve: %s" % charts["lenet5"]["max"])
+    ticks = {t["label"]: t["at"] for t in charts["lenet5 in 1.00 MiB"]["labels"] if t["axis"] == "x"}
+    check("any" in ticks and all(at < ticks["any"] for label, at in ticks.items() if label != "any"), "'any' is no field of its own: %s" % ticks)
+    points = {s["label"]: s["data"] for s in charts["lenet5 in 1.00 MiB"]["sets"] if s["data"] and not s["isHelp"]}
+    check(points["auto"][0]["x"] > 1.2 * points["sage"][0]["x"], "the point of 'any' stands beside a batch of 10000: %s" % points)
+    learnt = charts["the batch each policy affords: over epochs"]
+    last = next(s for s in learnt["sets"] if s["label"].startswith("auto"))["data"][-1]
+    error = 100 * (0.79 * 0.21 / 1000) ** 0.5
+    check(abs(last["y"] - 79) < 1e-6 and abs(last["highY"] - 79 - error) < 1e-6, "the standard error is not drawn: %s" % last)
+    check(sum(s["isHelp"] for s in learnt["sets"]) == 4, "bands: %s" % [s["label"] for s in learnt["sets"]])
+
+
+def main():
+    browser = find_browser()
+    if browser is None:
+        print("study_page.py: skipped, Chromium is not installed")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([str(pathlib.Path(sys.argv[1], "dunlin-study")), "max-batch", "--quick", "--models", "lenet5", "--policies", "none",
+                        "--data", "synthetic", "--out", folder], check=True, capture_output=True)
+        page = pathlib.Path(folder, "report.html").read_text()
+        clear = step_rows(3, (1.0, 0.99, 1.01), (2.0, 1.98, 2.02))
+        words, seen = look(browser, folder, page, [
+            ("max-batch", batch_rows(), {}), ("throughput", clear, {}), ("curve", curve_rows(4.2), {"n_parts": 7, "left_out": ["curve lenet5 melon"]}),
+            ("convergence", learn_rows((1, 2), 1000, (0.6, 0.62), (0.78, 0.8)), {}), ("federated", fleet_rows((1, 2)), {})], CALLS,
+            {"max_minutes": 15})
+        check_numbers(seen["calls"])
+        check_page(seen, 6)
+        check_two_seeds(words, seen)
+        noisy = step_rows(3, (1.0, 0.7, 1.3), (1.1, 0.8, 1.5))
+        words, seen = look(browser, folder, page, [
+            ("throughput", noisy, {}), ("curve", curve_rows(1.15), {}), ("convergence", learn_rows((1,), 1000, (0.6,), (0.8,)), {}),
+            ("federated", fleet_rows((1,)), {})], {})
+        check_page(seen, 5)
+        in_text(words, "the measured ratio is refused: the steps scatter more than they differ", "one seed does not decide it", "One seed: no band")
+        not_in_text(words, "in every", "median of 1", "Beyond the axis", "Left out", "undefined", "NaN")
+        words, seen = look(browser, folder, page, [
+            ("throughput", step_rows(1, (1.0, 1.0, 1.0), (9.0, 9.0, 9.0)), {}),
+            ("convergence", learn_rows((1, 2), 20, (0.6, 0.61), (0.62, 0.63)), {})], {})
+        in_text(words, "a single step says nothing", "the test set is too small to tell them apart")
+        not_in_text(words, "in every", "learns best", "9.00 x")
+        check_page(seen, 3)
+    print("study_page.py: ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
