@@ -9,7 +9,7 @@
 #include "connections.h"
 #include "http_peer.h"
 #include "server/exposition.h"
-#include "server/metrics.h"
+#include "server/metrics_text.h"
 #include "server/status.h"
 #include "state/reply.h"
 

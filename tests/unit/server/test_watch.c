@@ -6,7 +6,7 @@
 #include "rounds/state.h"
 #include "server/device.h"
 #include "server/exposition.h"
-#include "server/metrics.h"
+#include "server/metrics_text.h"
 
 #include <mem/support.h>
 

@@ -1,8 +1,8 @@
 /*
- * metrics.h - the answer of /metrics, for Prometheus and what reads its format.
+ * metrics_text.h - the answer of /metrics, for Prometheus and what reads its format.
  */
-#ifndef DUNLIN_SERVER_METRICS_H
-#define DUNLIN_SERVER_METRICS_H
+#ifndef DUNLIN_SERVER_METRICS_TEXT_H
+#define DUNLIN_SERVER_METRICS_TEXT_H
 
 #include "exposition.h"
 #include "state/context.h"

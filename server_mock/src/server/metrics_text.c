@@ -1,10 +1,10 @@
 /*
- * metrics.c - the answer of /metrics: the run, its rounds, devices, requests, the process.
+ * metrics_text.c - the answer of /metrics: the run, its rounds, devices, requests, the process.
  *
  * Invariant: how many samples there are follows from the code and the task, never from what devices
  * send. A figure that is not known has no sample.
  */
-#include "metrics.h"
+#include "metrics_text.h"
 
 #include "process.h"
 #include "state/db.h"
