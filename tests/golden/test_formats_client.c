@@ -223,10 +223,13 @@ Test(formats_client, example_stores_load_for_ever)
 /* By the table: field 1 and 4 as numbers, then a field 8 each, of a name and a double. */
 Test(formats_client, metrics_load_for_ever)
 {
-    static const uint8_t expected[] = {0x08, 0x02, 0x20, 0x01, 0x42, 0x13, 0x0a, 0x08, 'f',  '1',
-                                       '/',  'm',  'a',  'c',  'r',  'o',  0x11, 0x00, 0x00, 0x00,
-                                       0x00, 0x00, 0x00, 0xe0, 0x3f, 0x42, 0x0c, 0x0a, 0x01, 'x',
-                                       0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0xc0};
+    /* Kind, a manifest's hash that is absent, the number of examples, two metrics. */
+    static const uint8_t expected[] = {
+        0x08, 0x02, 0x12, 0x20, 0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+        0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+        0,    0,    0,    0,    0,    0,    0x20, 0x01, 0x42, 0x13, 0x0a, 0x08, 'f',  '1',  '/',
+        'm',  'a',  'c',  'r',  'o',  0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xe0, 0x3f, 0x42,
+        0x0c, 0x0a, 0x01, 'x',  0x11, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb0, 0xc0};
     uint8_t bytes[FORMATS_FILE_BYTES];
     const size_t n_bytes = formats_read(DUNLIN_FORMATS, "metrics_1.bin", bytes, sizeof bytes);
     cr_assert_eq(n_bytes, sizeof expected);

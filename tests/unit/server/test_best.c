@@ -403,7 +403,7 @@ Test(stop, wants_a_test_set)
         const char *words;
     } cases[] = {{", \"target_accuracy\": 0.5", "target_accuracy 0.5 wants --test-set"},
                  {", \"patience\": 3", "patience 3 wants --test-set"},
-                 {", \"rollback\": 0.25", "rollback 0.25 wants --test-set"},
+                 {", \"rollback\": 0.25", "rollback does not go with a server without --test-set"},
                  {", \"keep_best\": true", "keep_best wants --test-set, evaluate_every or"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         test_server fixture;
