@@ -163,7 +163,7 @@ do_coverage() { tests/coverage.sh; }
 do_build-abi() { build_abi; }
 do_tests-long() { ctest --preset release -L long; }
 do_debian13() { tests/integration/fresh_debian.sh trixie build/debian; }
-do_mutate() { tests/mutate/mutate.py --fresh; }
+do_mutate() { tests/mutate/mutate.py; }
 
 # The table and the functions name the same stages, and the normal stages fit into the limit.
 rows=$(awk -F, 'NR > 1 {print $1}' "$table")
