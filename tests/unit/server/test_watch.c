@@ -318,8 +318,8 @@ Test(watch, the_metrics_follow_the_run)
     dunlin__exposition out = {0};
     cr_assert(dunlin__server_metrics_text(&fixture.server, &out));
     static const char *const LINES[] = {
-        "dunlin_task_info{population=\"phones\",task=\"sums\",model=\"tensors\",algorithm="
-        "\"fedavg\",strategy=\"average\"} 1",
+        ("dunlin_task_info{population=\"phones\",task=\"sums\",model=\"tensors\",algorithm="
+         "\"fedavg\",strategy=\"average\"} 1"),
         "dunlin_state{state=\"running\"} 1",
         "dunlin_rounds_total{closed_by=\"goal\"} 1",
         "dunlin_rounds_total{closed_by=\"deadline\"} 0",
