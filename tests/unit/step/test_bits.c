@@ -82,8 +82,15 @@ static void check_budgets(const witness *w, const dunlin_trainer_options *base)
     }
 }
 
-/* Each weight a rounding up or down, by turns. */
-static void nudge(dunlin_trainer *trainer)
+#define NUDGE_OF_ZERO 1e-8F
+
+/*
+ * Each weight a rounding up or down, by turns; `first` 1 begins with down. A zero goes as far as a
+ * normalised value of size 1 is rounded: the channel of a constant has a variance of 0, so with a
+ * shift of 0 it lies on the kink of its ReLU, and which side a fused multiply-add leaves it on is
+ * rounding alone (SSE2 has none and leaves it there).
+ */
+static void nudge(dunlin_trainer *trainer, int64_t first)
 {
     const int64_t n = dunlin_trainer_n_weights(trainer, DUNLIN_WEIGHTS_TRAINABLE);
     float *weights = malloc((size_t)n * sizeof *weights);
@@ -91,7 +98,8 @@ static void nudge(dunlin_trainer *trainer)
     cr_assert_eq(dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
                  DUNLIN_OK);
     for (int64_t i = 0; i < n; i++) {
-        weights[i] = nextafterf(weights[i], i % 2 == 0 ? 8.0F : -8.0F);
+        const float sign = (i + first) % 2 == 0 ? 1.0F : -1.0F;
+        weights[i] = weights[i] == 0.0F ? sign * NUDGE_OF_ZERO : nextafterf(weights[i], 8 * sign);
     }
     cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
                  DUNLIN_OK);
@@ -100,13 +108,13 @@ static void nudge(dunlin_trainer *trainer)
 
 /* As test_train(), from weights that are each a rounding away. */
 static float *train_nudged(const dunlin_model *model, const dunlin_trainer_options *options,
-                           int64_t *out_n)
+                           int64_t first, int64_t *out_n)
 {
     test_source source;
     const int64_t batch = options->batch;
     test_source_init(&source, model, batch * N_STEPS, DUNLIN_U8);
     dunlin_trainer *trainer = test_create(model, options);
-    nudge(trainer);
+    nudge(trainer, first);
     for (int64_t step = 0; step < N_STEPS; step++) {
         int64_t indices[64];
         const int64_t n = step + 1 == N_STEPS && batch > 1 ? batch - 1 : batch;
@@ -141,13 +149,16 @@ static void check_close(const witness *w, const dunlin_trainer_options *options)
     float *others = test_train(w->model, &unfused, N_STEPS, &n);
     const double error = distance(others, w->weights, n);
     if (error > MAX_FUSED_ERROR) {
-        float *nudged = train_nudged(w->model, &unfused, &n);
-        const double of_rounding = distance(others, nudged, n);
+        double of_rounding = 0.0;
+        for (int64_t first = 0; first < 2; first++) {
+            float *nudged = train_nudged(w->model, &unfused, first, &n);
+            of_rounding = fmax(of_rounding, distance(others, nudged, n));
+            free(nudged);
+        }
         cr_expect_leq(error, MAX_FUSED_NUDGES * of_rounding,
                       "seed %llu, net %d: fused weights are %g of their norm away from unfused "
                       "ones, and those of weights a rounding away %g",
                       (unsigned long long)w->seed, w->net_index, error, of_rounding);
-        free(nudged);
     }
     free(others);
 }
@@ -199,9 +210,7 @@ Test(bits, random_nets_without_batch_norm, .timeout = 900)
 
 Test(bits, random_nets_with_batch_norm, .timeout = 900)
 {
-    /* 20240602 has a network whose fused weights are 1e-3 off, with plain pooling in place of the
-     * dilated one as well. */
-    check_random_nets(test_cases(15), true, 20240603);
+    check_random_nets(test_cases(15), true, 20240602);
 }
 
 Test(bits, lenet5_in_slices_and_threads)
