@@ -211,3 +211,31 @@ Test(price, a_shorter_struct_means_1_3)
     cr_expect_eq(price(model, &options).capped.batch, capped);
     dunlin_model_destroy(model);
 }
+
+/* Searches for a smaller arena found plans whose tables were larger by more: what fits by the fixed
+ * attempts was then refused as too large. */
+Test(price, the_largest_batch_at_any_price_has_a_plan, .timeout = 900)
+{
+    static const uint64_t budgets[] = {UINT64_C(548405248), UINT64_C(551000000)};
+    dunlin_model *model = NULL;
+    const dunlin_zoo_options zoo = {.struct_size = sizeof zoo, .image = 64, .classes = 1000};
+    cr_assert_eq(dunlin_model_from_zoo("resnet50", &zoo, NULL, &model, NULL), DUNLIN_OK);
+    for (size_t i = 0; i < sizeof budgets / sizeof budgets[0]; i++) {
+        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+        dunlin_error error = {.status = DUNLIN_OK};
+        options.momentum = 0.9F;
+        options.budget_bytes = budgets[i];
+        options.max_ratio = (double)INFINITY;
+        int64_t batch = 0;
+        cr_assert_eq(
+            dunlin_trainer_max_batches(model, &options, &budgets[i], 1, &batch, NULL, NULL),
+            DUNLIN_OK);
+        options.batch = batch;
+        cr_expect_eq(dunlin_trainer_estimate(model, &options, &report, &error), DUNLIN_OK,
+                     "batch %lld within %llu bytes: %s", (long long)batch,
+                     (unsigned long long)budgets[i], error.text);
+        cr_expect_leq(report.planned_bytes, budgets[i]);
+    }
+    dunlin_model_destroy(model);
+}

@@ -235,18 +235,43 @@ dunlin_status dunlin__trainer_least_budget(dunlin_trainer *trainer, int64_t batc
 }
 
 /* The plan with the smallest arena, from nothing, and what it takes while it is made and in the
- * end. */
-static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *net,
-                                   uint64_t *out_bytes, dunlin_error *error)
+ * end (least_budget_bytes); `is_quick` as for plan_least(). */
+static dunlin_status attempt_least_arena(dunlin_trainer *trainer, const dunlin_net *net,
+                                         bool is_quick, uint64_t *out_bytes, dunlin_error *error)
 {
     dunlin__trainer_unprepare(trainer);
     trainer->counter.peak_bytes = trainer->counter.now_bytes;
     DUNLIN_TRY(dunlin__trainer_prepare(trainer, net, error));
-    DUNLIN_TRY(plan_least(trainer, trainer->options.batch, false, error));
+    DUNLIN_TRY(plan_least(trainer, trainer->options.batch, is_quick, error));
     DUNLIN_TRY(total_bytes(trainer, out_bytes, error));
     trainer->least_budget_bytes =
         *out_bytes > trainer->counter.peak_bytes ? *out_bytes : trainer->counter.peak_bytes;
     return DUNLIN_OK;
+}
+
+/*
+ * The plan that takes the least, from nothing. A search for a smaller arena may find one whose plan
+ * has tables that are larger by more, or take more itself while it looks, than the fixed attempts:
+ * the smaller of both counts, so the least budget is not above what they take.
+ */
+static dunlin_status attempt_least(dunlin_trainer *trainer, const dunlin_net *net,
+                                   uint64_t *out_bytes, dunlin_error *error)
+{
+    uint64_t quick = UINT64_MAX;
+    if (trainer->options.policy == DUNLIN_POLICY_AUTO) {
+        dunlin_error local = {.status = DUNLIN_OK};
+        if (attempt_least_arena(trainer, net, true, out_bytes, &local) == DUNLIN_OK) {
+            quick = trainer->least_budget_bytes;
+        }
+    }
+    const dunlin_status status = attempt_least_arena(trainer, net, false, out_bytes, error);
+    const bool is_kept = status == DUNLIN_OK && trainer->least_budget_bytes <= quick;
+    const bool is_too_small = status == DUNLIN_MEMORY || status == DUNLIN_BUDGET;
+    if (quick == UINT64_MAX || is_kept || (status != DUNLIN_OK && !is_too_small)) {
+        return status;
+    }
+    dunlin__error_clear(error);
+    return attempt_least_arena(trainer, net, true, out_bytes, error);
 }
 
 dunlin_status dunlin__budget_fail(const dunlin_trainer *trainer, uint64_t least_bytes,
