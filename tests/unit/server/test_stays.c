@@ -117,8 +117,9 @@ Test(stays, rounds_have_deadlines_of_their_own)
     test_join(&device, &fixture, 0);
     expect_in_status(&fixture, "\"deadline_s\": 600.0");
     expect_in_status(&fixture, "\"left_s\": 600.0");
-    for (int round = 1; round <= 2; round++) {
-        cr_assert_eq(fixture.server.round.deadline_ms, fixture.now_ms + 600000, "round %d", round);
+    for (uint64_t round = 1; round <= 2; round++) {
+        cr_assert_eq(fixture.server.round.deadline_ms, fixture.now_ms + 600000, "round %d",
+                     (int)round);
         fixture.now_ms += 599999;
         dunlin__server_tick(&fixture.server);
         cr_assert_eq(fixture.server.round.round, round);
