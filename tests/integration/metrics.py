@@ -69,7 +69,7 @@ def look_at_end(run, families):
     check(abs(at("dunlin_round_duration_seconds_sum") - sum(r["wall_s"] for r in rounds)) < 1e-6, "their sum")
     phases = {dict(labels)["phase"]: value for (_, labels), value in families["dunlin_devices"].samples.items()}
     check(phases == status["phases"] and sum(phases.values()) == at("dunlin_devices_known") == status["clients"]["known"], phases)
-    check(at("dunlin_task_info", population="phones", task="digits", model=run.model, algorithm="fedavg") == 1, "the odd name")
+    check(at("dunlin_task_info", population="phones", task="digits", model=run.model, algorithm="fedavg", strategy="average") == 1, "the odd name")
     check(at("dunlin_enrolments_total", by="first") == 6 and at("dunlin_commits_total", outcome="accepted") == 12, "events")
     check(at("dunlin_requests_total", call="enrol", result="ok") == 6 and at("dunlin_requests_total", call="commit", result="ok") == 12, "requests")
     check(0 < at("process_resident_memory_bytes") < 2 ** 31 and 0 < at("process_cpu_seconds_total") < 1000, "the process")

@@ -286,10 +286,11 @@ Test(app_model, becomes_an_onnx_file_whole_or_not_at_all, .timeout = 600)
     cr_expect_eq(dunlin_app_model_fill_predictor(model, network, predictor, &error),
                  DUNLIN_MISMATCH);
     cr_expect_eq(dunlin_app_model_fill_predictor(model, network, NULL, &error), DUNLIN_ARGUMENT);
+    dunlin_predictor_destroy(predictor);
     cr_expect_eq(dunlin_app_model_create_predictor(NULL, network, NULL, &predictor, &error),
                  DUNLIN_ARGUMENT);
+    cr_expect_null(predictor);
     cr_expect_eq(dunlin_app_model_export_onnx(model, NULL, path, &error), DUNLIN_ARGUMENT);
-    dunlin_predictor_destroy(predictor);
     dunlin_model_destroy(other);
     dunlin_model_destroy(read);
     dunlin_app_model_close(model);
