@@ -381,6 +381,7 @@ Test(validation, cifar100_is_read)
     test_bytes_free(&records);
 }
 
+#if defined(DUNLIN_HAS_JPEG) && defined(DUNLIN_HAS_PNG) /* what picture_files.c needs */
 static void write_picture(const char *name, uint8_t shade)
 {
     static uint8_t samples[32 * 32 * 3];
@@ -419,3 +420,4 @@ Test(validation, jpeg_copy_in_full_is_read)
     test_folder_write_raw(&files, "cifar10-jpeg/train/c3/0001.jpg", "no picture", 10);
     refused("cifar10_jpeg", DUNLIN_SPLIT_TRAIN, NULL, DUNLIN_DATA, "0001.jpg");
 }
+#endif
