@@ -105,7 +105,7 @@ if_i386() {
 
 build_i386() {
     cmake --preset i386 && cmake --build --preset i386 --target test_memory test_proto test_net test_ops test_data \
-        test_examples test_server test_golden test_golden_groups test_golden_pipeline test_formats test_kernels test_step embedded dunlin-train
+        test_examples test_server test_golden test_golden_groups test_golden_pipeline test_formats test_kernels test_step test_providers test_limit embedded dunlin-train
 }
 
 tests_i386() {

@@ -145,7 +145,8 @@ static dunlin_status count_bytes(central *on, int64_t n_examples)
     if (status == DUNLIN_OK && n_examples % batch > 0) {
         status = dunlin_trainer_operand_bytes(on->trainer, n_examples % batch, &rest);
     }
-    on->operand_bytes += (double)(n_examples / batch) * (double)whole + (double)rest;
+    const int64_t n_whole = n_examples / batch;
+    on->operand_bytes += (double)n_whole * (double)whole + (double)rest;
     return status;
 }
 

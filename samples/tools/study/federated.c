@@ -112,8 +112,8 @@ static bool plan(study *at, const task *of, const fleet_extent *size, grid_varia
     }
     variant->budget_bytes =
         of->budget_bytes > 0 ? of->budget_bytes : study_bytes(&budgets[0], subject);
-    if (variant->batch > 0) {
-        return true;
+    if (variant->batch > 0 || subject == NULL) {
+        return variant->batch > 0;
     }
     dunlin_error error = {0};
     const dunlin_trainer_options options = grid_options(at, subject, variant, STUDY_BATCH);
@@ -150,6 +150,7 @@ static void offer_batches(study *at, const task *of, fleet_case *what)
         if (variant.batch > 0) {
             fleets_offer(at, what);
         }
+        what->variant = NULL;
     }
 }
 

@@ -111,7 +111,7 @@ dunlin_status dunlin_app_model_fill_predictor(const dunlin_app_model *model,
                                               const dunlin_model *network,
                                               dunlin_predictor *predictor, dunlin_error *out_error)
 {
-    dunlin_weights_reader set;
+    dunlin_weights_reader set = {0};
     int64_t place = 0;
     DUNLIN_TRY(take_reader(model, network, &set, out_error));
     if (predictor == NULL) {
@@ -139,19 +139,21 @@ dunlin_status dunlin_app_model_create_predictor(const dunlin_app_model *model,
                                                 dunlin_predictor **out_predictor,
                                                 dunlin_error *out_error)
 {
-    dunlin_weights_reader set;
-    if (out_predictor != NULL) {
-        *out_predictor = NULL;
+    dunlin_weights_reader set = {0};
+    dunlin_predictor *made = NULL;
+    if (out_predictor == NULL) {
+        return dunlin_predictor_create(network, options, NULL, out_error);
     }
+    *out_predictor = NULL;
     DUNLIN_TRY(take_reader(model, network, &set, out_error));
-    DUNLIN_TRY(dunlin_predictor_create(network, options, out_predictor, out_error));
-    const dunlin_status status =
-        dunlin_app_model_fill_predictor(model, network, *out_predictor, out_error);
+    DUNLIN_TRY(dunlin_predictor_create(network, options, &made, out_error));
+    const dunlin_status status = dunlin_app_model_fill_predictor(model, network, made, out_error);
     if (status != DUNLIN_OK) {
-        dunlin_predictor_destroy(*out_predictor);
-        *out_predictor = NULL;
+        dunlin_predictor_destroy(made);
+        return status;
     }
-    return status;
+    *out_predictor = made;
+    return DUNLIN_OK;
 }
 
 typedef struct exported {

@@ -81,7 +81,7 @@ static dunlin_status take_head(const uint8_t *bytes, dunlin__app_model_head *out
 dunlin_status dunlin__app_model_head_read(const char *folder, dunlin__app_model_head *out_head,
                                           dunlin_error *error)
 {
-    uint8_t bytes[DUNLIN_APP_MODEL_HEAD_BYTES];
+    uint8_t bytes[DUNLIN_APP_MODEL_HEAD_BYTES] = {0};
     char path[DUNLIN_FILE_PATH_BYTES];
     struct stat about = {0};
     DUNLIN_TRY(dunlin__file_path(folder, DUNLIN_APP_MODEL_HEAD, path, error));

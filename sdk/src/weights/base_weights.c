@@ -61,7 +61,7 @@ static dunlin_status build_table(dunlin_client *client, const dunlin__manifest_s
         dunlin__tensor_table_free(alloc, &table);
         return status;
     }
-    for (int32_t i = 0; i < table.n_tensors; i++) {
+    for (int32_t i = 0; i < table.n_tensors && round->places != NULL; i++) {
         round->places[i].file_offset = table.offsets[i];
     }
     dunlin__free_array(alloc, table.offsets, n_tensors, sizeof *table.offsets);

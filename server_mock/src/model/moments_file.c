@@ -63,11 +63,11 @@ static dunlin_status open_from(dunlin__moments_file *file, dunlin_error *error)
 }
 
 dunlin_status dunlin__moments_file_open(const char *folder, uint64_t from, uint64_t number,
-                                        const dunlin__strategy *strategy, uint64_t n_values,
-                                        const dunlin_alloc *alloc, dunlin__moments_file *out_file,
-                                        dunlin_error *error)
+                                        const dunlin__moments_kind *kind, const dunlin_alloc *alloc,
+                                        dunlin__moments_file *out_file, dunlin_error *error)
 {
-    *out_file = (dunlin__moments_file){.strategy = strategy, .from = -1, .n_values = n_values};
+    *out_file =
+        (dunlin__moments_file){.strategy = kind->strategy, .from = -1, .n_values = kind->n_values};
     DUNLIN_TRY(make_path(folder, from, &out_file->from_path, error));
     DUNLIN_TRY(make_path(folder, number, &out_file->to_path, error));
     out_file->block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof *out_file->block);

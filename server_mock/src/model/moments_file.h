@@ -29,12 +29,17 @@ typedef struct dunlin__moments_file {
 } dunlin__moments_file;
 #define DUNLIN_MOMENTS_VALUES 2048u
 
+/* Of which strategy and how many values a file of moments is. */
+typedef struct dunlin__moments_kind {
+    const dunlin__strategy *strategy;
+    uint64_t n_values;
+} dunlin__moments_kind;
+
 /* Begins the file of base `number` from that of base `from`. IO, SPACE, MEMORY. Follow by
  * dunlin__moments_file_close(), also after a failure. */
 DUNLIN_NODISCARD dunlin_status dunlin__moments_file_open(
-    const char *folder, uint64_t from, uint64_t number, const dunlin__strategy *strategy,
-    uint64_t n_values, const dunlin_alloc *alloc, dunlin__moments_file *out_file,
-    dunlin_error *error);
+    const char *folder, uint64_t from, uint64_t number, const dunlin__moments_kind *kind,
+    const dunlin_alloc *alloc, dunlin__moments_file *out_file, dunlin_error *error);
 
 /* The strategy's step for the next n averaged values, in the order of the stream. */
 DUNLIN_NODISCARD dunlin_status dunlin__moments_file_step(dunlin__moments_file *file, size_t n,

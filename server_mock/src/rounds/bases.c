@@ -70,9 +70,9 @@ static dunlin_status begin_moments(making *work, uint64_t number)
                                          work->error);
     }
     work->has_moments = true;
-    DUNLIN_TRY(dunlin__moments_file_open(work->folder.text, work->from, number, strategy,
-                                         server->layout.n_averaged_values, &server->alloc,
-                                         &work->moments, work->error));
+    const dunlin__moments_kind kind = {strategy, server->layout.n_averaged_values};
+    DUNLIN_TRY(dunlin__moments_file_open(work->folder.text, work->from, number, &kind,
+                                         &server->alloc, &work->moments, work->error));
     if (work->moments.is_left_out) {
         dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
                     "strategy %s begins anew: %.140s is of another strategy or model, or not whole",

@@ -134,29 +134,22 @@ static bool source_is_plain(strip_source source)
     return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
 }
 
-void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channel,
-                                 int64_t channels, float *rows, float *to, int64_t plane_floats)
+void K(few_channel_write_pixels)(strip_source source, const load_rows *rows, float *to,
+                                 int64_t plane_floats)
 {
-    const float *from = rows;
-    int64_t pitch = channels;
+    const float *from = rows->out;
+    int64_t pitch = rows->out_pitch;
     if (source_is_plain(source)) {
         from = source.view != NULL ? source.view->x : source.grad->g;
         pitch = source.view != NULL ? source.view->pitch : source.grad->pitch;
-        from += pixel * pitch + channel;
+        from += rows->pixel * pitch + rows->channel;
     } else {
-        const load_rows load = {.pixel = pixel,
-                                .pixel_step = 1,
-                                .n_rows = n,
-                                .channel = channel,
-                                .n_channels = channels,
-                                .out = rows,
-                                .out_pitch = channels};
-        source_rows(source, &load);
+        source_rows(source, rows);
     }
-    if (channels == 1 && pitch == 1) {
-        vcopy(to, from, n);
+    if (rows->n_channels == 1 && pitch == 1) {
+        vcopy(to, from, rows->n_rows);
     } else {
-        K(transpose_block)(from, pitch, n, channels, to, plane_floats);
+        K(transpose_block)(from, pitch, rows->n_rows, rows->n_channels, to, plane_floats);
     }
 }
 
@@ -176,11 +169,16 @@ void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source sour
         if (line < 0 || line >= view->h.n_source) {
             continue;
         }
-        const int64_t pixel =
-            (band->sample * view->h.n_source + line) * view->w.n_source + column + first;
+        const load_rows load = {
+            .pixel = (band->sample * view->h.n_source + line) * view->w.n_source + column + first,
+            .pixel_step = 1,
+            .n_rows = end - first,
+            .channel = band->group * view->channels,
+            .n_channels = channels,
+            .out = rows,
+            .out_pitch = channels};
         K(few_channel_write_pixels)
-        (source, pixel, end - first, band->group * view->channels, channels, rows,
-         planes + i * plan->width + first, plan->plane_floats);
+        (source, &load, planes + i * plan->width + first, plan->plane_floats);
     }
 }
 

@@ -62,9 +62,9 @@ int64_t K(few_channel_floats)(const few_channel_plan *plan);
 /* Where a window's elements lie from its first one on, in planes that begin with the first row of
  * taps. */
 void K(few_channel_find_offsets)(few_channel_job *job);
-/* Channels [channel, channel + channels) of n pixels, to planes; `rows` is room for them. */
-void K(few_channel_write_pixels)(strip_source source, int64_t pixel, int64_t n, int64_t channel,
-                                 int64_t channels, float *rows, float *to, int64_t plane_floats);
+/* The rows' channels, to planes; `rows->out` is room for them, of their number as pitch. */
+void K(few_channel_write_pixels)(strip_source source, const load_rows *rows, float *to,
+                                 int64_t plane_floats);
 /* The source under a band; a plane begins where the band's first row of taps reads. */
 void K(few_channel_write_planes)(const few_channel_plan *plan, strip_source source,
                                  const few_channel_band *band, float *rows, float *planes);

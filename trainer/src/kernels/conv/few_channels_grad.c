@@ -119,10 +119,16 @@ static void write_gradient(const few_channel_job *job, const few_channel_band *b
     const conv_view *view = &plan->view;
     vclear(dy, plan->out_planes * plan->out_floats);
     for (int64_t t = band->t0; t < band->t1; t++) {
+        const load_rows load = {.pixel = view_out_pixel(view, band->sample, t, band->u0),
+                                .pixel_step = 1,
+                                .n_rows = band->u1 - band->u0,
+                                .channel = band->group * view->outputs,
+                                .n_channels = band->n_groups * view->outputs,
+                                .out = rows,
+                                .out_pitch = band->n_groups * view->outputs};
         K(few_channel_write_pixels)
-        ((strip_source){.grad = &job->call->dy}, view_out_pixel(view, band->sample, t, band->u0),
-         band->u1 - band->u0, band->group * view->outputs, band->n_groups * view->outputs, rows,
-         dy + (t - band->t0) * plan->width, plan->out_floats);
+        ((strip_source){.grad = &job->call->dy}, &load, dy + (t - band->t0) * plan->width,
+         plan->out_floats);
     }
 }
 
