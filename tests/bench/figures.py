@@ -31,6 +31,7 @@ TORCH = HERE / "results" / "torch.csv"
 NETWORKS = HERE / "results" / "onnx_networks.csv"
 STEPS = HERE / "results" / "onnx_steps.csv"
 DOZEN = HERE / "results" / "onnx_dozen.csv"
+DOZEN_NEWER = HERE / "results" / "onnx_dozen_torch26.csv"
 PUBLISHED = HERE / "results" / "onnx_published.csv"
 ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 PREDICT = HERE / "results" / "predict.csv"
@@ -222,9 +223,9 @@ def steps_table():
     return [*lines, "", made_by(table, ["trainer"])]
 
 
-def dozen_table():
+def dozen_table(path):
     """Speed and memory of a fixed dozen beside PyTorch."""
-    with DOZEN.open(newline="") as file:
+    with path.open(newline="") as file:
         table = list(csv.DictReader(file))
     lines = ["| network | input | batch | ours, ms | PyTorch | times as fast | ours, MiB | PyTorch | above weights | PyTorch | ratio |", "|" + "---|" * 11]
     for row in table:
@@ -326,7 +327,8 @@ PARTS = {
     "torch": lambda: torch_table(False),
     "networks": network_table,
     "steps": steps_table,
-    "dozen": dozen_table,
+    "dozen": lambda: dozen_table(DOZEN),
+    "dozen newer": lambda: dozen_table(DOZEN_NEWER),
     "zoo": zoo_table,
     "predict": predict_table,
 }
