@@ -129,6 +129,17 @@ assert back and all(r["accuracy"] is None and r["reason"] and r["taken_back"] ==
 assert all(r["taken_back"] == 0 and r["scaled"] == 0 and r["reason"] is None for r in plain["rounds"]), plain["rounds"]
 PYTHON
 
+# A second start in the same folder, with more rounds, goes on where the first one ended.
+for rounds in 2 3; do
+    "$bin/dunlin-fleet" --serve --clients 4 --cohort 2 --rounds "$rounds" --dataset synthetic --max-examples 200 --state "$work/again" \
+        --json "$work/again.json" >"$work/out"
+done
+python3 - "$work/again.json" <<'PYTHON'
+import json, sys
+again = json.load(open(sys.argv[1]))
+assert [r["participants"] for r in again["rounds"]] == [2, 2, 2], again["rounds"]
+PYTHON
+
 # A run that ends early says why, keeps the best model and every n-th.
 "$bin/dunlin-fleet" --serve --clients 4 --cohort 2 --rounds 9 --dataset synthetic --max-examples 300 --target-accuracy 0.000001 \
     --keep-every 1 --state "$work/early" --json "$work/early.json" >"$work/out"

@@ -200,7 +200,9 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
     (void)snprintf(threads, sizeof threads, "%d", n_threads);
     /* Enough for a small fleet to feel quick, and for a large one not to ask in vain all the time.
      */
-    (void)snprintf(windows, sizeof windows, "1:%lld", 50 + 2 * (long long)flags->n_clients);
+    /* A second start with more rounds finds devices that were told that the run is over: they are
+     * not to wait for the hour of a server by itself. */
+    (void)snprintf(windows, sizeof windows, "1:%lld:1", 50 + 2 * (long long)flags->n_clients);
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd >= 0) {
         (void)dup2(fd, STDOUT_FILENO);
@@ -348,6 +350,10 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
     int status = write_task(flags, world, path);
     if (status != EXIT_OK) {
         return status;
+    }
+    /* A run before this one has left its port there. */
+    if (join_path(path, server->folder, "port")) {
+        (void)unlink(path);
     }
     sigset_t before;
     hold_signals(&before);
