@@ -256,7 +256,10 @@ static void add_layer(draft *d)
         add_conv(d, channels, between(d->rng, 1, 2), channels);
         break;
     case 3:
-        if (d->size >= 2) {
+        if (d->size >= 3 && channels % 2 == 1) { /* windows that overlap */
+            d->end = dunlin_builder_max_pool(d->builder, d->end, 3, 2, 1);
+            d->size = (d->size - 1) / 2 + 1;
+        } else if (d->size >= 2) {
             d->end = dunlin_builder_max_pool(d->builder, d->end, 2, 2, 0);
             d->size /= 2;
         }

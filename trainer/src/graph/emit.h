@@ -58,15 +58,17 @@ typedef struct dunlin_emit_gradient {
 
 typedef struct dunlin_emit_value {
     bool needs_grad;
-    uint32_t n_edges;   /* inputs that read it, + 1 for the network's output */
-    uint32_t n_open;    /* of them, those whose backward is still to come */
-    uint32_t tensor;    /* where it lies; of a view: NONE */
-    int64_t pitch;      /* of its rows */
-    uint32_t copy;      /* compact copy of a view, or of what lies with a pitch; NONE */
-    uint32_t norm;      /* the batch norm whose view it is (a node), or NONE: it is stored */
-    float low, high;    /* it is clipped to this as it is stored, or when the view is read */
-    uint32_t stored_as; /* the clip's output that is stored in its place, or NONE */
-    uint32_t part_of;   /* the concatenation in whose tensor it is stored (a node), or NONE */
+    uint32_t n_edges;     /* inputs that read it, + 1 for the network's output */
+    uint32_t n_open;      /* of them, those whose backward is still to come */
+    uint32_t tensor;      /* where it lies; of a view: NONE */
+    int64_t pitch;        /* of its rows */
+    uint32_t copy;        /* compact copy of a view, or of what lies with a pitch; NONE */
+    uint32_t norm;        /* the batch norm whose view it is (a node), or NONE: it is stored */
+    float low, high;      /* it is clipped to this as it is stored, or when the view is read */
+    bool is_masked_later; /* the maximum that alone reads it is masked by itself: so is its own
+                             gradient, which need not be masked, nor the value kept for it */
+    uint32_t stored_as;   /* the clip's output that is stored in its place, or NONE */
+    uint32_t part_of;     /* the concatenation in whose tensor it is stored (a node), or NONE */
     uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */
     uint32_t terms[2];  /* of the sum that it is: backward it is read as their views; or NONE */
     bool is_kept;       /* the weights' gradient of a convolution reads it */

@@ -36,9 +36,10 @@ void dunlin__emit_reset_grads(dunlin_emit *emit)
     }
 }
 
-static bool is_clipped(const dunlin_emit_value *value)
+/* Where it was clipped its gradient is to be set to zero. */
+static bool wants_mask(const dunlin_emit_value *value)
 {
-    return value->low > -HUGE_VALF || value->high < HUGE_VALF;
+    return (value->low > -HUGE_VALF || value->high < HUGE_VALF) && !value->is_masked_later;
 }
 
 /* Batch norms whose sums are taken of this value's gradient; how many. */
@@ -61,7 +62,7 @@ static uint32_t list_norms(const dunlin_emit *emit, uint32_t value, dunlin_emit_
 static bool needs_close(const dunlin_emit *emit, uint32_t value)
 {
     dunlin_emit_norm *norms[2];
-    return is_clipped(&emit->values[value]) || list_norms(emit, value, norms) > 0;
+    return wants_mask(&emit->values[value]) || list_norms(emit, value, norms) > 0;
 }
 
 static uint32_t new_gradient(dunlin_emit *emit, uint32_t value, const char *suffix)
@@ -112,8 +113,14 @@ static void target(dunlin_emit *emit, uint32_t value, const char *suffix, dunlin
 static void add_mask(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
                      dunlin_epilogue_ref *epilogue)
 {
-    if (is_clipped(&emit->values[value])) {
-        dunlin__emit_read_view(emit, value, list, BOTH, &epilogue->mask);
+    const dunlin_emit_value *v = &emit->values[value];
+    if (!wants_mask(v)) {
+        return;
+    }
+    const uint32_t before = list->n;
+    dunlin__emit_read_view(emit, value, list, BOTH, &epilogue->mask);
+    if (emit->status == DUNLIN_OK && v->norm == DUNLIN_STEP_NONE && list->n == before + 1) {
+        emit->graph->tensors[list->accesses[before].tensor].n_mask_reads++;
     }
 }
 
@@ -141,7 +148,7 @@ static void name_closed(const dunlin_emit *emit, uint32_t value, uint32_t *out_v
 {
     *out_value = value;
     *out_suffix = "/grad";
-    if (!is_clipped(&emit->values[value])) {
+    if (!wants_mask(&emit->values[value])) {
         return;
     }
     const uint32_t producer = emit->net->values[value].producer;
@@ -338,7 +345,7 @@ void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value)
     close_params params;
     open_epilogue(emit, value, &params.to);
     params.to.is_direct = true;
-    if (is_clipped(&emit->values[value])) {
+    if (wants_mask(&emit->values[value])) {
         uint32_t named = value;
         const char *suffix = NULL;
         name_closed(emit, value, &named, &suffix);

@@ -30,6 +30,7 @@ typedef struct dunlin_step_tensor {
     bool is_part;       /* of `parent`, some of the channels of each of its rows */
     uint32_t parent;
     int64_t parent_offset; /* in elements */
+    uint32_t n_mask_reads; /* of its reads, those that only ask whether an element was clipped */
 } dunlin_step_tensor;
 
 typedef struct dunlin_step_op dunlin_step_op;

@@ -24,7 +24,7 @@ Test(budget, a_smaller_budget_makes_slices)
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &whole, NULL), DUNLIN_OK);
     cr_expect_eq(whole.micro_batch, 32);
     cr_expect_eq(whole.peak_bytes, 0, "an estimate has touched nothing");
-    options.budget_bytes = whole.planned_bytes * 2 / 3;
+    options.budget_bytes = whole.planned_bytes * 3 / 4;
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &sliced, NULL), DUNLIN_OK);
     cr_expect_lt(sliced.micro_batch, 32);
     cr_expect_gt(sliced.micro_batch, 1);

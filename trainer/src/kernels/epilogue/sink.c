@@ -310,6 +310,32 @@ static void epilogue_clip(const dunlin_epilogue *epilogue, const epilogue_rows *
     epilogue_all(epilogue, rows, form);
 }
 
+/* Nothing but where it goes; of one long row what the next ones write is asked for. */
+static void epilogue_plain(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
+{
+    const epilogue_form form = {.is_stored = true};
+    if (rows->n_rows > 1 || rows->prefetch != NULL) {
+        epilogue_all(epilogue, rows, form);
+        return;
+    }
+    float *out = epilogue->out + rows->pixel * epilogue->pitch + rows->channel;
+    const int64_t n = rows->n_channels;
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        __builtin_prefetch(out + i + ROW_PREFETCH, 1);
+        vstore(out + i, vload(rows->dx + i));
+    }
+    if (i < n) {
+        vstore_n(out + i, vload_part(rows->dx + i, (int32_t)(n - i)), (int32_t)(n - i));
+    }
+}
+
+static bool is_plain(const epilogue_form *form)
+{
+    return form->is_stored && !form->has_mask && !form->has_addend && !form->has_factor &&
+           form->n_stats == 0;
+}
+
 static bool is_clip(const epilogue_form *form)
 {
     return form->is_stored && form->has_mask && !form->is_scaled && !form->has_addend &&
@@ -340,6 +366,8 @@ void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows
         } else {
             epilogue_terms(epilogue, rows);
         }
+    } else if (is_plain(&form)) {
+        epilogue_plain(epilogue, rows);
     } else if (is_form(&form, false, false, false, true, true)) {
         epilogue_norm(epilogue, rows);
     } else if (is_form(&form, false, true, true, false, false)) {

@@ -156,6 +156,26 @@ static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
     }
 }
 
+/*
+ * A maximum of clipped values is clipped by itself, and where it lies at a bound so does the
+ * element that won: a gradient that is masked by the maximum needs no mask by what the maximum was
+ * taken of. So a stored value that only a max-pool reads need not be kept for its mask; the output,
+ * which the next layer keeps as a rule, stands in. Of a sum over windows each one is masked, or
+ * none is, so the bits are the same.
+ */
+static void mask_later(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    dunlin_emit_value *from = &emit->values[node->inputs[0]];
+    const bool is_clipped = from->low > -HUGE_VALF || from->high < HUGE_VALF;
+    if (!is_clipped || from->norm != DUNLIN_STEP_NONE || from->n_edges != 1) {
+        return;
+    }
+    dunlin_emit_value *to = &emit->values[node->output];
+    to->low = from->low;
+    to->high = from->high;
+    from->is_masked_later = true;
+}
+
 /* --- sums of batch norm --- */
 
 static void note_stat(dunlin_emit_stat *stat, uint32_t about, int64_t offset)
@@ -230,6 +250,7 @@ static void reset(dunlin_emit *emit)
         value->is_materialised = false;
         value->low = -HUGE_VALF;
         value->high = HUGE_VALF;
+        value->is_masked_later = false;
         value->stat.sums = DUNLIN_STEP_NONE;
         value->stat.about = DUNLIN_STEP_NONE;
     }
@@ -264,6 +285,8 @@ void dunlin__fuse_plan(dunlin_emit *emit)
         if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
             place_leaves(emit, i);
             find_common_clip(emit, i);
+        } else if (net->nodes[i].kind == DUNLIN_OP_MAX_POOL) {
+            mask_later(emit, &net->nodes[i]);
         }
     }
     for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
