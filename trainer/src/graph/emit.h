@@ -65,8 +65,7 @@ typedef struct dunlin_emit_value {
     uint32_t copy;        /* compact copy of a view, or of what lies with a pitch; NONE */
     uint32_t norm;        /* the batch norm whose view it is (a node), or NONE: it is stored */
     float low, high;      /* it is clipped to this as it is stored, or when the view is read */
-    bool is_masked_later; /* the maximum that alone reads it is masked by itself: so is its own
-                             gradient, which need not be masked, nor the value kept for it */
+    bool is_masked_later; /* what alone reads it keeps its bounds, and is masked in its place */
     uint32_t stored_as;   /* the clip's output that is stored in its place, or NONE */
     uint32_t part_of;     /* the concatenation in whose tensor it is stored (a node), or NONE */
     uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */

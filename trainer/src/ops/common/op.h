@@ -19,6 +19,15 @@ typedef enum dunlin_op_wish {
     DUNLIN_WISH_ALIKE /* as images if one of them is one */
 } dunlin_op_wish;
 
+/* Of an operator with one input: whether an element of its output lies at a bound of a range just
+ * where what it was made of did, so that a gradient may be masked by either. */
+typedef enum dunlin_op_bounds {
+    DUNLIN_BOUNDS_LOST = 0,
+    DUNLIN_BOUNDS_KEPT,    /* it takes the largest, or moves elements */
+    DUNLIN_BOUNDS_OF_ZERO, /* the bound 0 alone: it scales them, or drops them with their gradient
+                            */
+} dunlin_op_bounds;
+
 typedef struct dunlin_op_row {
     dunlin_op_kind kind;
     const char *name; /* for reports: "conv" */
@@ -30,6 +39,7 @@ typedef struct dunlin_op_row {
     bool stores_parts;
     bool stores_clipped;
     dunlin_op_wish wish;
+    dunlin_op_bounds bounds;
 
     /* Sets the output value's shape and layout from the inputs'; checks parameters' shapes. MODEL
      * with a text. */

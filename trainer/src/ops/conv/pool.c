@@ -278,6 +278,7 @@ const dunlin_op_row dunlin__op_max_pool = {
     .kind = DUNLIN_OP_MAX_POOL,
     .name = "max_pool",
     .onnx_names = max_names,
+    .bounds = DUNLIN_BOUNDS_KEPT,
     .stores_parts = true,
     .wish = DUNLIN_WISH_IMAGE,
     .infer_fn = infer,

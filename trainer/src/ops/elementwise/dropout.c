@@ -215,6 +215,7 @@ const dunlin_op_row dunlin__op_dropout = {
     .kind = DUNLIN_OP_DROPOUT,
     .name = "dropout",
     .onnx_names = onnx_names,
+    .bounds = DUNLIN_BOUNDS_OF_ZERO,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

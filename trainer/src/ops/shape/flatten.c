@@ -124,6 +124,7 @@ const dunlin_op_row dunlin__op_flatten = {
     .kind = DUNLIN_OP_FLATTEN,
     .name = "flatten",
     .onnx_names = onnx_names,
+    .bounds = DUNLIN_BOUNDS_KEPT,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

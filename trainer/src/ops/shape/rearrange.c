@@ -261,6 +261,7 @@ const dunlin_op_row dunlin__op_rearrange = {
     .kind = DUNLIN_OP_REARRANGE,
     .name = "rearrange",
     .onnx_names = onnx_names,
+    .bounds = DUNLIN_BOUNDS_KEPT,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,
     .to_onnx_fn = to_onnx,

@@ -135,6 +135,7 @@ const dunlin_op_row dunlin__op_transpose = {
     .kind = DUNLIN_OP_TRANSPOSE,
     .name = "transpose",
     .onnx_names = onnx_names,
+    .bounds = DUNLIN_BOUNDS_KEPT,
     .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
     .from_onnx_fn = from_onnx,

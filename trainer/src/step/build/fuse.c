@@ -156,18 +156,27 @@ static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
     }
 }
 
+/* What comes out of the node lies at a bound of the range just where what it was made of did. */
+static bool keeps_bounds(const dunlin_net_node *node, float low, float high)
+{
+    const dunlin_op_bounds bounds = dunlin__op_row(node->kind)->bounds;
+    return bounds == DUNLIN_BOUNDS_KEPT ||
+           (bounds == DUNLIN_BOUNDS_OF_ZERO && low == 0.0F && high == HUGE_VALF);
+}
+
 /*
  * A maximum of clipped values is clipped by itself, and where it lies at a bound so does the
  * element that won: a gradient that is masked by the maximum needs no mask by what the maximum was
- * taken of. So a stored value that only a max-pool reads need not be kept for its mask; the output,
- * which the next layer keeps as a rule, stands in. Of a sum over windows each one is masked, or
- * none is, so the bits are the same.
+ * taken of. So a stored value that only a max-pool reads, or what only moves or drops it, need not
+ * be kept for its mask; the output, which the next layer keeps as a rule, stands in. Of a sum over
+ * windows each one is masked, or none is, so the bits are the same.
  */
 static void mask_later(dunlin_emit *emit, const dunlin_net_node *node)
 {
     dunlin_emit_value *from = &emit->values[node->inputs[0]];
     const bool is_clipped = from->low > -HUGE_VALF || from->high < HUGE_VALF;
-    if (!is_clipped || from->norm != DUNLIN_STEP_NONE || from->n_edges != 1) {
+    if (!is_clipped || from->norm != DUNLIN_STEP_NONE || from->n_edges != 1 ||
+        !keeps_bounds(node, from->low, from->high)) {
         return;
     }
     dunlin_emit_value *to = &emit->values[node->output];
@@ -285,7 +294,7 @@ void dunlin__fuse_plan(dunlin_emit *emit)
         if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
             place_leaves(emit, i);
             find_common_clip(emit, i);
-        } else if (net->nodes[i].kind == DUNLIN_OP_MAX_POOL) {
+        } else if (net->nodes[i].n_inputs > 0) {
             mask_later(emit, &net->nodes[i]);
         }
     }
