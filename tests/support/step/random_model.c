@@ -65,7 +65,8 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         dunlin_builder_conv(d->builder, next_name(d, "conv"), d->end, channels, kernel, &options);
     d->channels = channels;
     d->size = (d->size - 1) / stride + 1;
-    if (d->has_batch_norm && between(d->rng, 0, 2) > 0) {
+    const bool is_normalised = d->has_batch_norm && between(d->rng, 0, 2) > 0;
+    if (is_normalised) {
         d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
     }
     /* Of one pixel a group may be a single number, whose norm is all rounding. */
@@ -85,6 +86,12 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         break;
     case 3:
         add_function(d, channels);
+        break;
+    case 4: /* what the view of a batch norm computes */
+        if (is_normalised) {
+            d->end = channels % 2 == 0 ? dunlin_builder_silu(d->builder, d->end)
+                                       : dunlin_builder_hard_swish(d->builder, d->end);
+        }
         break;
     default:
         break;

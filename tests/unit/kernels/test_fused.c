@@ -3,6 +3,7 @@
  * one after another in double; and the same bits for every slice, thread count and part asked for.
  */
 #include "checks/fused_data.h"
+#include "checks/view_double.h"
 #include "random.h"
 #include "start_threads.h"
 
@@ -40,7 +41,9 @@ static double *reference_x(const fused_data *d, int32_t n_terms)
         if (d->choice.has_view) {
             x[i] = x[i] * (double)d->scale[c] + (double)d->shift[c];
             x[i] += plus_of(d, n_terms, i / channels, c);
-            x[i] = d->choice.has_clip ? clip(x[i], (double)-0.4f, (double)0.6f) : x[i];
+            x[i] = d->choice.x_fn != DUNLIN_VIEW_CLIP || d->choice.has_clip
+                       ? view_double(d->choice.x_fn, x[i], (double)-0.4f, (double)0.6f)
+                       : x[i];
         }
     }
     return x;
@@ -116,13 +119,15 @@ static double epilogue_value(const fused_data *d, int64_t row, int64_t c, double
     const double addend = k->has_addend ? (double)d->addend[row * d->pitch[PADDEND] + c] : 0.0;
     double t = k->is_direct ? dx + addend : dx;
     if (k->has_mask) {
-        float m = d->mask[row * d->pitch[PMASK] + c];
-        m = k->has_mask_scale ? fmaf(m, d->mask_scale[c], d->mask_shift[c]) : m;
+        float m = fused_mask(d)[row * d->pitch[PMASK] + c];
+        const float *scale = k->is_own_mask ? d->scale : d->mask_scale;
+        const float *shift = k->is_own_mask ? d->shift : d->mask_shift;
+        m = k->has_mask_scale ? fmaf(m, scale[c], shift[c]) : m;
         if (k->mask_terms > 0) {
             const float plus = d->plus[row * d->conv.shape.in_c + c];
             m += k->mask_terms == 1 ? plus : fmaf(plus, d->plus_scale[c], d->plus_shift[c]);
         }
-        t = m > -0.3f && m < 0.5f ? t : 0.0;
+        t *= view_double_slope(k->mask_fn, m, -0.3f, 0.5f);
     }
     *out_t = t;
     return k->is_direct ? t : t * (k->has_factor ? (double)d->epilogue_factor[c] : 1.0) + addend;
@@ -149,7 +154,7 @@ static void compare_input(const dunlin_kernels *kernels, const fused_data *d,
         want("dx", kernels, (double)r->dx[row * d->pitch[PDX] + c], expected, error);
         for (uint32_t k = 0; k < d->choice.n_stats; k++) {
             const float raw = k == 0 && d->choice.is_raw_mask
-                                  ? d->mask[row * d->pitch[PMASK] + c]
+                                  ? fused_mask(d)[row * d->pitch[PMASK] + c]
                                   : d->stat_raw[k][row * d->pitch[PSTAT] + c];
             double away = (double)raw - (double)d->about[k][c];
             sums[2 * k * channels + c] += t;
@@ -432,6 +437,7 @@ static void check_vast(const dunlin_kernels *kernels)
         for (int k = 0; k < 8; k++) {
             data.pitch[k] -= data.choice.gap[k];
         }
+        data.pitch[PMASK] = data.conv.shape.in_c;
         data.pitch[PADDEND] = data.pitch[PDX];
         data.choice.is_in_place = false; /* what is read again stays */
         data.choice.has_forward_stat = i != 0;

@@ -4,6 +4,7 @@
  */
 #include "checks/buffers.h"
 #include "checks/sink_check.h"
+#include "checks/view_double.h"
 #include "random.h"
 #include "reference.h"
 #include "start_threads.h"
@@ -300,6 +301,7 @@ typedef struct sunk_pool {
     pool_data pool;
     int64_t x_pitch, y_pitch, g_pitch, raw_pitch;
     bool is_max, has_view, has_factor, has_raw;
+    dunlin_view_fn fn;
     float *x, *scale, *shift, *g, *raw, *factor, *slope, *offset; /* as they lie */
     epilogue_data epilogue;
 } sunk_pool;
@@ -333,6 +335,7 @@ static void sunk_open(sunk_pool *d, uint64_t *state)
         p->n_y = p->n * channels;
     }
     d->has_view = below(state, 2) == 1;
+    d->fn = view_fn_random(state);
     d->has_factor = below(state, 2) == 1;
     d->has_raw = below(state, 2) == 1;
     d->x_pitch = channels + below(state, 3);
@@ -367,7 +370,7 @@ static void sunk_reference(sunk_pool *d)
     for (int64_t i = 0; i < p->n_x && d->has_view; i++) {
         const int64_t c = i % channels;
         const double v = p->x_double[i] * (double)d->scale[c] + (double)d->shift[c];
-        p->x_double[i] = fmin(fmax(v, -1.0), 2.0);
+        p->x_double[i] = view_double(d->fn, v, -1.0, 2.0);
     }
     for (int64_t i = 0; i < p->n_y; i++) {
         const int64_t c = i % channels;
@@ -395,6 +398,7 @@ static void sunk_forward(const dunlin_kernels *kernels, sunk_pool *d, float *y)
                                    .pitch = d->x_pitch,
                                    .scale = d->has_view ? d->scale : NULL,
                                    .shift = d->shift,
+                                   .fn = d->fn,
                                    .low = -1.0f,
                                    .high = 2.0f},
                              .y_pitch = d->y_pitch};

@@ -9,6 +9,8 @@
 #include "end.h"
 #include "fused.h"
 
+#include <math.h>
+
 #define DUNLIN_EMIT_MAX_SAVED 8
 
 /* A gradient that the current node contributes to `target`: a value of the network, or one of its
@@ -66,7 +68,8 @@ typedef struct dunlin_emit_value {
     uint32_t norm;        /* the batch norm whose view it is (a node), or NONE: it is stored */
     float low, high;      /* it is clipped to this as it is stored, or when the view is read */
     bool is_masked_later; /* what alone reads it keeps its bounds, and is masked in its place */
-    uint32_t stored_as;   /* the clip's output that is stored in its place, or NONE */
+    dunlin_view_fn fn;    /* of a view, if that is no clip */
+    uint32_t stored_as;   /* the activation's output that stands in its place, or NONE */
     uint32_t part_of;     /* the concatenation in whose tensor it is stored (a node), or NONE */
     uint32_t behind[2]; /* batch norms of the sum that it is, whose gradient is this one; or NONE */
     uint32_t terms[2];  /* of the sum that it is: backward it is read as their views; or NONE */
@@ -143,6 +146,12 @@ dunlin_status dunlin__emit_fail(dunlin_emit *emit, dunlin_status status, const c
 
 /* --- fuse.c: who is folded into whom; decided before anything is emitted --- */
 
+/* A clip or another function is between what is stored, or normalised, and the value. */
+static inline bool dunlin__fuse_is_active(const dunlin_emit_value *value)
+{
+    return value->low > -HUGE_VALF || value->high < HUGE_VALF || value->fn != DUNLIN_VIEW_CLIP;
+}
+
 /* Fills values, chains and leaves. */
 void dunlin__fuse_plan(dunlin_emit *emit);
 /* The node is a concatenation in place. */
@@ -151,7 +160,7 @@ bool dunlin__fuse_is_chained(const dunlin_emit *emit, size_t node_index);
  */
 uint32_t dunlin__fuse_n_inputs(const dunlin_emit *emit, size_t node_index);
 uint32_t dunlin__fuse_input(const dunlin_emit *emit, size_t node_index, uint32_t index);
-/* The node is a clip that its input's producer or reader does: it emits nothing itself. */
+/* The node is an activation that its input's producer or reader does: it emits nothing itself. */
 bool dunlin__fuse_is_folded(const dunlin_emit *emit, size_t node_index);
 /* Makes the output of a folded node. */
 void dunlin__fuse_forward(dunlin_emit *emit, size_t node_index);

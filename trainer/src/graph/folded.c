@@ -39,7 +39,8 @@ uint32_t dunlin__fuse_input(const dunlin_emit *emit, size_t node_index, uint32_t
 bool dunlin__fuse_is_folded(const dunlin_emit *emit, size_t node_index)
 {
     const dunlin_net_node *node = &emit->net->nodes[node_index];
-    return emit->options->is_fused && node->kind == DUNLIN_OP_CLIP &&
+    return emit->options->is_fused &&
+           (node->kind == DUNLIN_OP_CLIP || node->kind == DUNLIN_OP_UNARY) &&
            emit->values[node->inputs[0]].stored_as == node->output;
 }
 

@@ -32,6 +32,7 @@ typedef struct dunlin_view_ref {
     int32_t plus, plus_affine;
     int32_t channels;
     int64_t pitch, plus_pitch;
+    dunlin_view_fn fn;
     float low, high;
 } dunlin_view_ref;
 

@@ -36,10 +36,10 @@ void dunlin__emit_reset_grads(dunlin_emit *emit)
     }
 }
 
-/* Where it was clipped its gradient is to be set to zero. */
+/* Its gradient is still to pass back through a clip or a function. */
 static bool wants_mask(const dunlin_emit_value *value)
 {
-    return (value->low > -HUGE_VALF || value->high < HUGE_VALF) && !value->is_masked_later;
+    return dunlin__fuse_is_active(value) && !value->is_masked_later;
 }
 
 /* Batch norms whose sums are taken of this value's gradient; how many. */
@@ -142,7 +142,7 @@ static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
     }
 }
 
-/* The name of a closed gradient says whose it is without more: of what the clip reads. */
+/* The name of a closed gradient says whose it is without more: of what the activation reads. */
 static void name_closed(const dunlin_emit *emit, uint32_t value, uint32_t *out_value,
                         const char **out_suffix)
 {

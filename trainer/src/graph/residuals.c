@@ -92,8 +92,8 @@ void dunlin__emit_norm_done(dunlin_emit *emit, const dunlin_net_node *node, uint
 /* The raw tensor of a view is kept for its batch norm's gradient. */
 static bool is_kept_view(const dunlin_emit *emit, const dunlin_emit_value *value)
 {
-    const bool is_clipped = value->low > -HUGE_VALF || value->high < HUGE_VALF;
-    return value->norm != DUNLIN_STEP_NONE && !is_clipped && emit->norms[value->norm].wants_sums;
+    return value->norm != DUNLIN_STEP_NONE && !dunlin__fuse_is_active(value) &&
+           emit->norms[value->norm].wants_sums;
 }
 
 static bool is_kept_tensor(const dunlin_emit_value *value)
@@ -131,9 +131,8 @@ void dunlin__emit_add(dunlin_emit *emit, const dunlin_net_node *node)
     uint32_t n = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         const dunlin_emit_value *input = &emit->values[node->inputs[i]];
-        const bool is_clipped = input->low > -HUGE_VALF || input->high < HUGE_VALF;
-        if (input->norm != DUNLIN_STEP_NONE && !is_clipped && input->n_edges == 1 &&
-            input->needs_grad) {
+        if (input->norm != DUNLIN_STEP_NONE && !dunlin__fuse_is_active(input) &&
+            input->n_edges == 1 && input->needs_grad) {
             sum->behind[n++] = input->norm;
         }
     }

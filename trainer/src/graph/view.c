@@ -205,6 +205,7 @@ void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
                                  .plus = -1,
                                  .plus_affine = -1,
                                  .channels = (int32_t)dunlin__emit_channels(emit, value),
+                                 .fn = v->fn,
                                  .low = v->low,
                                  .high = v->high};
     if (emit->is_backward && v->terms[0] != DUNLIN_STEP_NONE) {

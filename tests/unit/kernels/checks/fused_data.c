@@ -4,6 +4,7 @@
 #include "fused_data.h"
 
 #include "random.h"
+#include "view_double.h"
 
 #include <criterion/criterion.h>
 
@@ -34,6 +35,24 @@ static void choose_terms(fused_choice *c, uint64_t *state)
     c->mask_terms = c->has_mask && c->has_mask_scale ? c->mask_terms : 0;
 }
 
+/* Batch norm's view with an activation, as a step does it, or in any combination. */
+static void choose_functions(fused_choice *c, uint64_t *state)
+{
+    const uint64_t form = test_random_below(state, 3);
+    if (form == 0 && c->x_terms == 0 && c->mask_terms == 0) {
+        c->is_own_mask = true;
+        c->has_view = c->has_mask = c->has_mask_scale = c->is_raw_mask = true;
+        c->n_stats = 1;
+        c->has_addend = c->is_direct = toss(state);
+        c->has_factor = false;
+        c->x_fn = c->mask_fn = toss(state) ? DUNLIN_VIEW_SILU : DUNLIN_VIEW_HARD_SWISH;
+    } else if (form == 1) {
+        c->x_fn = c->has_view && c->x_terms == 0 ? view_fn_random(state) : DUNLIN_VIEW_CLIP;
+        c->mask_fn = c->has_mask && c->has_mask_scale && c->mask_terms == 0 ? view_fn_random(state)
+                                                                            : DUNLIN_VIEW_CLIP;
+    }
+}
+
 static fused_choice choice_random(uint64_t *state, bool may_have_terms)
 {
     fused_choice c = {.has_view = toss(state),
@@ -54,6 +73,7 @@ static fused_choice choice_random(uint64_t *state, bool may_have_terms)
     if (may_have_terms) {
         choose_terms(&c, state);
     }
+    choose_functions(&c, state);
     for (int i = 0; i < 8; i++) {
         c.gap[i] = toss(state) ? 0 : (int32_t)test_random_below(state, 20);
     }
@@ -96,11 +116,23 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state)
         d->stat_raw[i] = buffer_random(d->n_in * d->pitch[PSTAT], state);
     }
     const fused_choice *c = &d->choice;
+    for (int32_t i = 0; i < s->in_c; i++) { /* beyond the kinks */
+        d->scale[i] *= c->x_fn != DUNLIN_VIEW_CLIP ? 4.0f : 1.0f;
+        d->mask_scale[i] *= c->mask_fn != DUNLIN_VIEW_CLIP ? 4.0f : 1.0f;
+    }
+    if (c->is_own_mask) {
+        d->pitch[PMASK] = d->pitch[PX];
+    }
     const bool has_stats = c->has_forward_stat || c->n_stats > 0;
     d->uses = DUNLIN_FUSED_FORWARD | DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD |
               (c->has_view ? DUNLIN_FUSED_VIEW : 0) |
               (c->has_grad_raw || c->has_grad_factor ? DUNLIN_FUSED_GRAD : 0) |
               (has_stats ? DUNLIN_FUSED_STATS : 0);
+}
+
+const float *fused_mask(const fused_data *d)
+{
+    return d->choice.is_own_mask ? d->x : d->mask;
 }
 
 void fused_data_close(fused_data *d)
@@ -180,6 +212,7 @@ static void set_forward(const fused_data *d, fused_results *r, int64_t first,
                             .pitch = d->pitch[PX],
                             .scale = c->has_view ? d->scale : NULL,
                             .shift = d->shift,
+                            .fn = c->x_fn,
                             .low = c->has_clip ? -0.4f : -INFINITY,
                             .high = c->has_clip ? 0.6f : INFINITY};
     call->w = d->conv.w;
@@ -219,10 +252,13 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
         .is_direct = c->is_direct,
         .addend = c->has_addend ? addend + in * d->pitch[PADDEND] : NULL,
         .addend_pitch = d->pitch[PADDEND],
-        .mask = c->has_mask ? d->mask + in * d->pitch[PMASK] : NULL,
+        .mask = c->has_mask ? fused_mask(d) + in * d->pitch[PMASK] : NULL,
         .mask_pitch = d->pitch[PMASK],
-        .mask_scale = c->has_mask_scale ? d->mask_scale : NULL,
-        .mask_shift = d->mask_shift,
+        .mask_scale = c->is_own_mask      ? d->scale
+                      : c->has_mask_scale ? d->mask_scale
+                                          : NULL,
+        .mask_shift = c->is_own_mask ? d->shift : d->mask_shift,
+        .mask_fn = c->mask_fn,
         .plus = c->mask_terms > 0 ? plus : NULL,
         .plus_pitch = s->in_c,
         .plus_scale = c->mask_terms == 2 ? d->plus_scale : NULL,

@@ -14,6 +14,8 @@ typedef struct fused_choice {
     bool is_direct, has_addend, is_in_place, has_mask, has_mask_scale, has_factor, has_db;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
     uint32_t n_stats;
+    dunlin_view_fn x_fn, mask_fn; /* of values that have no other term */
+    bool is_own_mask;             /* the mask is the view that x is read through */
     /* backward x, and the mask, are read through what else is added: 1: as it lies, 2: a view */
     int32_t x_terms, mask_terms;
     int32_t gap[8]; /* pitch - channels of x, y, g, raw, dx, addend, mask, stat raw */
@@ -40,6 +42,8 @@ typedef struct fused_results {
 
 void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state);
 void fused_data_close(fused_data *d);
+/* The tensor that the mask is taken from. */
+const float *fused_mask(const fused_data *d);
 
 /* All of it, in slices, on threads; both gradients in one call or apart. Fills `r`, which
  * fused_results_close() frees. */

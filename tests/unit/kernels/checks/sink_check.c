@@ -5,6 +5,7 @@
 #include "sink_check.h"
 
 #include "random.h"
+#include "view_double.h"
 
 #include <criterion/criterion.h>
 
@@ -45,6 +46,10 @@ static void choose(epilogue_data *d, uint64_t *state)
         d->is_scaled = form == 0;
         d->is_raw_mask = form == 0;
     }
+    d->mask_fn = d->is_scaled ? view_fn_random(state) : DUNLIN_VIEW_CLIP;
+    if (form == 0 && toss(state)) { /* the last that comes to a view with others before it */
+        d->is_direct = d->has_addend = true;
+    }
     d->is_in_place = d->has_addend && toss(state);
 }
 
@@ -60,6 +65,9 @@ void epilogue_data_open(epilogue_data *d, int64_t n_pixels, int32_t channels, ui
     d->mask = buffer_random(n_pixels * d->mask_pitch, state);
     d->mask_scale = buffer_random(channels, state);
     d->mask_shift = buffer_random(channels, state);
+    for (int32_t c = 0; c < channels && d->mask_fn != DUNLIN_VIEW_CLIP; c++) {
+        d->mask_scale[c] *= 4.0f; /* beyond the kinks */
+    }
     d->factor = buffer_random(channels, state);
     for (int i = 0; i < DUNLIN_EPILOGUE_MAX_STATS; i++) {
         d->raw[i] = buffer_random(n_pixels * d->raw_pitch, state);
@@ -116,6 +124,7 @@ dunlin_epilogue epilogue_of(const epilogue_data *d, epilogue_result *r, int64_t 
                                 .mask_pitch = d->mask_pitch,
                                 .mask_scale = d->is_scaled ? d->mask_scale : NULL,
                                 .mask_shift = d->mask_shift,
+                                .mask_fn = d->mask_fn,
                                 .low = low,
                                 .high = high,
                                 .factor = d->has_factor ? d->factor : NULL,
@@ -129,16 +138,17 @@ dunlin_epilogue epilogue_of(const epilogue_data *d, epilogue_result *r, int64_t 
     return epilogue;
 }
 
-static bool passes(const epilogue_data *d, int64_t pixel, int64_t c)
+/* What the gradient of an element is multiplied by. */
+static double passed(const epilogue_data *d, int64_t pixel, int64_t c)
 {
     if (!d->has_mask) {
-        return true;
+        return 1.0;
     }
     float v = d->mask[pixel * d->mask_pitch + c];
     if (d->is_scaled) {
         v = v * d->mask_scale[c] + d->mask_shift[c];
     }
-    return low < v && v < high;
+    return view_double_slope(d->mask_fn, v, low, high);
 }
 
 static void want(const char *what, double got, double expected, double bound)
@@ -159,9 +169,10 @@ static double *make_t(const epilogue_data *d, const double *dx, const double *si
         const int64_t c = i % d->channels;
         const bool adds = d->is_direct && d->has_addend;
         const double addend = (double)d->addend[pixel * d->addend_pitch + c];
-        if (passes(d, pixel, c)) {
-            t[i] = dx[i] + (adds ? addend : 0.0);
-            (*out_size)[i] = size[i] + (adds ? fabs(addend) : 0.0);
+        const double by = passed(d, pixel, c);
+        if (by < 0.0 || by > 0.0) {
+            t[i] = (dx[i] + (adds ? addend : 0.0)) * by;
+            (*out_size)[i] = 2.0 * (size[i] + (adds ? fabs(addend) : 0.0));
         }
     }
     return t;

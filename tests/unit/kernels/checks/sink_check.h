@@ -12,6 +12,7 @@ typedef struct epilogue_data {
     int32_t channels;
     bool is_direct, has_addend, is_in_place, has_mask, is_scaled, is_raw_mask, has_factor;
     bool is_sums_alone;
+    dunlin_view_fn mask_fn;
     uint32_t n_stats;
     int64_t pitch, addend_pitch, mask_pitch, raw_pitch;
     float *addend, *mask, *mask_scale, *mask_shift, *factor;

@@ -37,6 +37,13 @@ typedef enum dunlin_unary_fn {
     DUNLIN_UNARY_ABS_POWER  /* |x|^a; its slope at 0 is 0 */
 } dunlin_unary_fn;
 
+/* What the view of a batch norm does to the normalised value. */
+typedef enum dunlin_view_fn {
+    DUNLIN_VIEW_CLIP = 0, /* to a range, which may be all numbers */
+    DUNLIN_VIEW_HARD_SWISH,
+    DUNLIN_VIEW_SILU
+} dunlin_view_fn;
+
 typedef enum dunlin_binary_fn {
     DUNLIN_BINARY_ADD = 0,
     DUNLIN_BINARY_SUB,

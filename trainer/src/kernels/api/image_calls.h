@@ -7,6 +7,7 @@
 #ifndef DUNLIN_KERNELS_IMAGE_CALLS_H
 #define DUNLIN_KERNELS_IMAGE_CALLS_H
 
+#include "functions.h"
 #include "kernels/parallel/threads.h"
 
 #include <stdbool.h>
@@ -52,14 +53,15 @@ typedef struct dunlin_conv_call {
  * stored.
  */
 
-/* An activation: clip(x * scale + shift) of each channel, or clip(x * scale + shift + plus) of a
+/* An activation: fn(x * scale + shift) of each channel, or clip(x * scale + shift + plus) of a
  * residual sum. Padding is zero after it. */
 typedef struct dunlin_view {
     const float *x;
     int64_t pitch;      /* floats from one pixel to the next; more than the channels in a concat */
     const float *scale; /* NULL: x as it lies, nothing of what follows applies */
     const float *shift;
-    float low, high;   /* -INFINITY, INFINITY: no clip */
+    dunlin_view_fn fn; /* a clip if there is `plus` */
+    float low, high;   /* of the clip; -INFINITY, INFINITY: none */
     const float *plus; /* only for the weight gradient of a convolution in one group; NULL: none */
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
@@ -94,9 +96,10 @@ typedef struct dunlin_stat {
  * Where a gradient goes. dx is what the call computes.
  *   is_direct:  t = mask(dx + addend),  out = t                (a value that lies as it is read)
  *   otherwise:  t = mask(dx),           out = t * factor + addend     (through a batch norm's view)
- * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; stats are sums of
- * t. `plus` is that of a view; depthwise convolutions and pooling do not take it. `out` may be the
- * same memory as `addend` if the pitches are equal.
+ * mask(v) is v where low < mask * mask_scale + mask_shift + plus < high, else 0; if `mask_fn` is no
+ * clip, it is v times that function's derivative at mask * mask_scale + mask_shift. Stats are sums
+ * of t. `plus` is that of a view; depthwise convolutions and pooling do not take it. `out` may be
+ * the same memory as `addend` if the pitches are equal.
  */
 typedef struct dunlin_epilogue {
     float *out; /* NULL: this gradient is not wanted */
@@ -110,6 +113,7 @@ typedef struct dunlin_epilogue {
     const float *plus;                    /* NULL: none */
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
+    dunlin_view_fn mask_fn;               /* no clip only with mask_scale and without plus */
     float low, high;
     const float *factor; /* NULL: 1; never with is_direct */
     uint32_t n_stats;

@@ -12,6 +12,7 @@
 
 #include "depthwise.h"
 #include "depthwise_asks.h"
+#include "kernels/epilogue/activation.h"
 
 #define BACK_TAPS 3
 #define BACK_PIXELS 4 /* of a tile */
@@ -25,7 +26,8 @@ typedef struct back_form {
     int stride;
     bool has_x, is_stored, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
-    bool is_raw_mask; /* mask and the first statistic's raw are one tensor */
+    bool is_raw_mask;            /* mask and the first statistic's raw are one tensor */
+    bool has_values, has_slopes; /* of a function that is no clip: they are made tile by tile */
 } back_form;
 
 typedef struct back_chunk {
@@ -45,6 +47,7 @@ typedef struct back_chunk {
     double *sums[DUNLIN_EPILOGUE_MAX_STATS];
     int64_t tap_step, sums_step;
     int64_t n_channels;
+    dunlin_view_fn x_fn, mask_fn;
     float x_low, x_high, low, high;
     bool is_streamed;
 } back_chunk;
@@ -57,6 +60,12 @@ typedef struct back_state {
     vfloat scale, shift, mask_scale, mask_shift, epilogue_factor, about[DUNLIN_EPILOGUE_MAX_STATS];
     vfloat sums[EPILOGUE_MAX_SUMS];
 } back_state;
+
+/* Of a tile whose activation is no clip: [row][BACK_PIXELS][VEC]. */
+typedef struct back_active {
+    float values[CHUNK_ROWS * BACK_PIXELS * VEC];
+    float slopes[CHUNK_ROWS * BACK_PIXELS * VEC];
+} back_active;
 
 /* The gradient's lines; zeros outside the image. */
 static __attribute__((noinline)) void back_make(const back_chunk *chunk, const back_soon *soon,
@@ -122,9 +131,9 @@ ALWAYS_INLINE void back_taps(back_state *state, int i, int stride, const float *
     }
 }
 
-/* What pixel p of row r becomes. */
+/* What pixel p of row r becomes; `slope` of the activation if that is no clip. */
 ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back_state *state,
-                                   int64_t r, int64_t p, vfloat t)
+                                   int64_t r, int64_t p, vfloat slope, vfloat t)
 {
     vfloat mask = vzero();
     vfloat addend = vzero();
@@ -138,7 +147,7 @@ ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back
     if (form.has_mask) {
         mask = vload(chunk->mask.at + r * chunk->mask.row + p * chunk->mask.pixel + state->c);
         const vfloat by = form.is_scaled ? vfma(mask, state->mask_scale, state->mask_shift) : mask;
-        t = vmasked(t, by, vset1(chunk->low), vset1(chunk->high));
+        t = form.has_slopes ? t * slope : vmasked(t, by, vset1(chunk->low), vset1(chunk->high));
     }
     UNROLL
     for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
@@ -159,8 +168,9 @@ ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back
 }
 
 /* Row r of the tile at column `at`. */
-ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state *state, int64_t r,
-                            int64_t at, bool is_inside, bool is_odd)
+ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state *state,
+                            const back_active *active, int64_t r, int64_t at, bool is_inside,
+                            bool is_odd)
 {
     const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
     if (form.has_x) {
@@ -173,8 +183,10 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
     for (int p = 0; p < BACK_PIXELS; p++) {
         dx[p] = vzero();
         x[p] = vzero();
-        if (form.has_x &&
-            (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel))) {
+        if (form.has_values) {
+            x[p] = vload(active->values + (r * BACK_PIXELS + p) * VEC);
+        } else if (form.has_x &&
+                   (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel))) {
             x[p] = vfma(vload(from + p * chunk->x.pixel), state->scale, state->shift);
             x[p] = vclip(x[p], vset1(chunk->x_low), vset1(chunk->x_high));
         }
@@ -198,7 +210,9 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
     UNROLL
     for (int p = 0; p < BACK_PIXELS; p++) {
         if (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel)) {
-            const vfloat t = back_epilogue(chunk, form, state, r, at + p, dx[p]);
+            const vfloat slope =
+                form.has_slopes ? vload(active->slopes + (r * BACK_PIXELS + p) * VEC) : vzero();
+            const vfloat t = back_epilogue(chunk, form, state, r, at + p, slope, dx[p]);
             if (form.is_stored && chunk->is_streamed) {
                 vstream(to + p * chunk->out.pixel, t);
             } else if (form.is_stored) {
@@ -214,19 +228,62 @@ static __attribute__((noinline)) void back_flush(float *kept, double *to, int64_
     stat_flush(kept, 2, VEC, to, step);
 }
 
+/* The activations of a tile, and their derivatives; both at once where they are of one tensor. */
+static __attribute__((noinline)) void back_activate(const back_chunk *chunk, back_form form,
+                                                    int64_t c, int64_t at, back_active *out)
+{
+    const activation_block block = {.end_row = chunk->n_rows,
+                                    .first_pixel = max_i64(0, chunk->first_pixel - at),
+                                    .end_pixel = min_i64(BACK_PIXELS, chunk->end_pixel - at),
+                                    .n_pixels = BACK_PIXELS};
+    activation_block x = block;
+    if (form.has_values) {
+        x.fn = chunk->x_fn;
+        x.x = chunk->x.at + at * chunk->x.pixel + c;
+        x.row = chunk->x.row;
+        x.pixel = chunk->x.pixel;
+        x.scale = chunk->scale + c;
+        x.shift = chunk->shift + c;
+        x.values = out->values;
+    }
+    activation_block mask = block;
+    if (form.has_slopes) {
+        mask.fn = chunk->mask_fn;
+        mask.x = chunk->mask.at + at * chunk->mask.pixel + c;
+        mask.row = chunk->mask.row;
+        mask.pixel = chunk->mask.pixel;
+        mask.scale = chunk->mask_scale + c;
+        mask.shift = chunk->mask_shift + c;
+        mask.slopes = out->slopes;
+    }
+    const bool is_one = x.x == mask.x && x.pixel == mask.pixel && x.scale == mask.scale &&
+                        x.shift == mask.shift && x.fn == mask.fn;
+    x.slopes = is_one ? mask.slopes : NULL;
+    if (form.has_values) {
+        K(activation_block)(&x);
+    }
+    if (form.has_slopes && !is_one) {
+        K(activation_block)(&mask);
+    }
+}
+
 /* A tile's rows, and its sums, which are a block. */
 ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_state *state,
                                int64_t at, bool is_inside)
 {
+    back_active active;
     UNROLL
     for (uint32_t i = 0; i < EPILOGUE_MAX_SUMS; i++) {
         state->sums[i] = vzero();
     }
+    if (form.has_values || form.has_slopes) {
+        back_activate(chunk, form, state->c, at, &active);
+    }
     for (int64_t r = 0; r < chunk->n_rows; r++) {
         if (form.stride == 2 && (r + chunk->parity) % 2 == 1) {
-            back_row(chunk, form, state, r, at, is_inside, true);
+            back_row(chunk, form, state, &active, r, at, is_inside, true);
         } else {
-            back_row(chunk, form, state, r, at, is_inside, false);
+            back_row(chunk, form, state, &active, r, at, is_inside, false);
         }
     }
     UNROLL
@@ -285,22 +342,37 @@ ALWAYS_INLINE void back_vectors(const back_chunk *chunk, back_form form, int str
     }
 }
 
-/* All channels; batch norm's view with an activation is the usual sink. */
+/* Batch norm's view with a clip is both what is read and the usual sink. Forms are functions of
+ * their own: together the compiler gives none of them the registers that it needs. */
+#define BACK_USUAL(name, its_stride, is_active)                                                    \
+    static __attribute__((noinline)) void name(const back_chunk *chunk)                            \
+    {                                                                                              \
+        const back_form usual = {.has_x = true,                                                    \
+                                 .is_stored = true,                                                \
+                                 .has_mask = true,                                                 \
+                                 .is_scaled = true,                                                \
+                                 .n_stats = 1,                                                     \
+                                 .is_raw_mask = true,                                              \
+                                 .has_values = (is_active),                                        \
+                                 .has_slopes = (is_active)};                                       \
+        back_vectors(chunk, usual, its_stride);                                                    \
+    }
+
+BACK_USUAL(back_clip_1, 1, false)
+BACK_USUAL(back_clip_2, 2, false)
+BACK_USUAL(back_active_1, 1, true)
+BACK_USUAL(back_active_2, 2, true)
+
+/* All channels. */
 static void back_run(const back_chunk *chunk, const back_form *form)
 {
-    const back_form usual = {.has_x = true,
-                             .is_stored = true,
-                             .has_mask = true,
-                             .is_scaled = true,
-                             .n_stats = 1,
-                             .is_raw_mask = true};
     const bool is_usual = form->has_x && form->is_stored && form->has_mask && form->is_scaled &&
                           form->n_stats == 1 && form->is_raw_mask && !form->has_addend &&
-                          !form->has_factor;
-    if (is_usual && form->stride == 1) {
-        back_vectors(chunk, usual, 1);
+                          !form->has_factor && form->has_values == form->has_slopes;
+    if (is_usual && !form->has_values) {
+        (form->stride == 1 ? back_clip_1 : back_clip_2)(chunk);
     } else if (is_usual) {
-        back_vectors(chunk, usual, 2);
+        (form->stride == 1 ? back_active_1 : back_active_2)(chunk);
     } else if (form->stride == 1) {
         back_vectors(chunk, *form, 1);
     } else {

@@ -175,9 +175,17 @@ static void look_prefetch(backward_worker *worker, const strip_unit *unit, int64
 static bool direct_is_for(const dunlin_fused_call *call)
 {
     const dunlin_epilogue *epilogue = &call->dx;
-    return call->shape->in_c % VEC == 0 && epilogue->out != NULL && epilogue->addend == NULL &&
-           epilogue->factor == NULL && epilogue->mask != NULL && epilogue->mask_scale != NULL &&
-           epilogue->n_stats == 1 && epilogue->stats[0].raw == epilogue->mask &&
+    const bool is_one = call->dw != NULL && call->x.fn == epilogue->mask_fn &&
+                        call->x.x == epilogue->mask && call->x.pitch == epilogue->mask_pitch &&
+                        call->x.scale == epilogue->mask_scale &&
+                        call->x.shift == epilogue->mask_shift;
+    const bool is_clip =
+        epilogue->mask_fn == DUNLIN_VIEW_CLIP &&
+        (call->dw == NULL || call->x.scale == NULL || call->x.fn == DUNLIN_VIEW_CLIP);
+    return (is_one || is_clip) && call->shape->in_c % VEC == 0 && epilogue->out != NULL &&
+           epilogue->addend == NULL && epilogue->factor == NULL && epilogue->mask != NULL &&
+           epilogue->mask_scale != NULL && epilogue->n_stats == 1 &&
+           epilogue->stats[0].raw == epilogue->mask &&
            epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
 }
 
@@ -194,6 +202,7 @@ static void point_direct(backward_worker *worker, const strip_unit *unit, int64_
                                 .mask_scale = epilogue->mask_scale + channel,
                                 .mask_shift = epilogue->mask_shift + channel,
                                 .about = epilogue->stats[0].about + channel,
+                                .is_active = epilogue->mask_fn != DUNLIN_VIEW_CLIP,
                                 .low = epilogue->low,
                                 .high = epilogue->high,
                                 .out = epilogue->out + pixel * epilogue->pitch + channel,
@@ -205,6 +214,7 @@ static void point_direct(backward_worker *worker, const strip_unit *unit, int64_
     if (direct->x.scale == NULL) {
         direct->x.scale = worker->ones;
         direct->x.shift = worker->ring.zeros;
+        direct->x.fn = DUNLIN_VIEW_CLIP;
         direct->x.low = -INFINITY;
         direct->x.high = INFINITY;
     } else {

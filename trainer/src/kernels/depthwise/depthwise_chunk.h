@@ -32,6 +32,7 @@ static inline back_form form_of(const dunlin_fused_call *call)
     back_form form = {.stride = call->shape->stride_w,
                       .has_x = call->dw != NULL,
                       .is_stored = epilogue->out != NULL};
+    form.has_values = form.has_x && call->x.scale != NULL && call->x.fn != DUNLIN_VIEW_CLIP;
     if (form.is_stored) {
         form.is_direct = epilogue->is_direct;
         form.has_addend = epilogue->addend != NULL;
@@ -39,6 +40,7 @@ static inline back_form form_of(const dunlin_fused_call *call)
         form.is_scaled = epilogue->mask_scale != NULL;
         form.has_factor = epilogue->factor != NULL;
         form.n_stats = epilogue->n_stats;
+        form.has_slopes = form.has_mask && epilogue->mask_fn != DUNLIN_VIEW_CLIP;
         form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
                            epilogue->stats[0].raw == epilogue->mask &&
                            epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
@@ -81,6 +83,8 @@ static inline back_chunk band_of(backward_worker *worker, const strip_unit *unit
                        .tap_step = worker->ring.width,
                        .sums_step = shape->in_c,
                        .n_channels = unit->n_channels,
+                       .x_fn = call->x.fn,
+                       .mask_fn = epilogue->mask_fn,
                        .x_low = is_viewed ? call->x.low : -INFINITY,
                        .x_high = is_viewed ? call->x.high : INFINITY,
                        .low = epilogue->low,

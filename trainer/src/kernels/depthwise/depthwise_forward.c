@@ -261,6 +261,7 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
     const dunlin_conv_shape *shape = call->shape;
     const int64_t top = t * shape->stride_h - shape->pad_top;
     const bool is_viewed = call->x.scale != NULL;
+    const bool is_clipped = is_viewed && call->x.fn == DUNLIN_VIEW_CLIP;
     const float *zeros = worker->ring.zeros;
     band_tile tile = {.x_row = shape->in_w * call->x.pitch,
                       .x_pixel = call->x.pitch,
@@ -277,8 +278,9 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
                       .w_tap = worker->ring.width,
                       .sums = worker->sums,
                       .squares = worker->sums + worker->n_channels,
-                      .low = is_viewed ? call->x.low : -INFINITY,
-                      .high = is_viewed ? call->x.high : INFINITY,
+                      .fn = is_viewed ? call->x.fn : DUNLIN_VIEW_CLIP,
+                      .low = is_clipped ? call->x.low : -INFINITY,
+                      .high = is_clipped ? call->x.high : INFINITY,
                       .y_low = call->low,
                       .y_high = call->high,
                       .is_streamed = worker->job->is_streamed,

@@ -5,6 +5,7 @@
  * Both forms of a row, through buffers and direct, give dx and dw the same bits.
  */
 #include "depthwise_backward.h"
+#include "kernels/epilogue/activation.h"
 
 #define DIRECT_LINES 24 /* asked for with a tile */
 
@@ -97,6 +98,27 @@ ALWAYS_INLINE void tile_buffered(const row_tile *tile)
     }
 }
 
+/* The tile's activations, and their derivatives. */
+static __attribute__((noinline)) void row_activate(const row_tile *tile, float *values,
+                                                   float *slopes)
+{
+    const backward_worker *worker = tile->phase->worker;
+    const backward_direct *direct = &worker->direct;
+    const int64_t stride = worker->job->call->shape->stride_w;
+    const int64_t pixel = tile->phase->pixel + tile->u * stride;
+    const activation_block block = {.fn = direct->x.fn,
+                                    .x = direct->x.x + pixel * direct->x.pitch + tile->c,
+                                    .pixel = stride * direct->x.pitch,
+                                    .end_row = 1,
+                                    .end_pixel = tile->used,
+                                    .n_pixels = tile->pixels,
+                                    .scale = direct->x.scale + tile->c,
+                                    .shift = direct->x.shift + tile->c,
+                                    .values = values,
+                                    .slopes = slopes};
+    K(activation_block)(&block);
+}
+
 ALWAYS_INLINE void tile_direct(const row_tile *tile)
 {
     backward_worker *worker = tile->phase->worker;
@@ -113,10 +135,17 @@ ALWAYS_INLINE void tile_direct(const row_tile *tile)
     const float *from = direct->x.x + pixel * direct->x.pitch + c;
     const vfloat scale = vload(direct->x.scale + c);
     const vfloat shift = vload(direct->x.shift + c);
+    float values[BACKWARD_PIXELS * VEC];
+    float slopes[BACKWARD_PIXELS * VEC];
+    if (direct->is_active) {
+        row_activate(tile, values, slopes);
+    }
     UNROLL
     for (int p = 0; p < tile->pixels; p++) {
         x[p] = vzero();
-        if (p < tile->used) {
+        if (p < tile->used && direct->is_active) {
+            x[p] = vload(values + (int64_t)p * VEC);
+        } else if (p < tile->used) {
             x[p] = vfma(vload(from + p * stride * direct->x.pitch), scale, shift);
             x[p] = vclip(x[p], vset1(direct->x.low), vset1(direct->x.high));
         }
@@ -134,8 +163,9 @@ ALWAYS_INLINE void tile_direct(const row_tile *tile)
     for (int p = 0; p < tile->pixels; p++) {
         if (p < tile->used) {
             const vfloat raw = vload(mask + p * stride * direct->mask_pitch);
-            const vfloat t = vmasked(dx[p], vfma(raw, mask_scale, mask_shift), vset1(direct->low),
-                                     vset1(direct->high));
+            const vfloat t = direct->is_active ? dx[p] * vload(slopes + (int64_t)p * VEC)
+                                               : vmasked(dx[p], vfma(raw, mask_scale, mask_shift),
+                                                         vset1(direct->low), vset1(direct->high));
             sum += t;
             product = vfma(t, raw - about, product);
             vstore(out + p * stride * direct->out_pitch, t);

@@ -9,6 +9,7 @@
 #define DUNLIN_KERNELS_DEPTHWISE_TILE_H
 
 #include "depthwise.h"
+#include "kernels/epilogue/activation.h"
 #include "kernels/simd/prefetch.h"
 
 #define TILE_TAPS 3
@@ -36,6 +37,7 @@ typedef struct band_tile {
     const float *w, *bias, *scale, *shift, *about;
     int64_t w_tap;
     float *sums, *squares;
+    dunlin_view_fn fn;
     float low, high, y_low, y_high;
     bool is_streamed;
     bool is_near; /* the source is asked for into the first cache */
@@ -240,9 +242,42 @@ ALWAYS_INLINE void tile_lines(int64_t c, int64_t n_channels, int64_t pixel, int6
     }
 }
 
+#define TILE_MOST_ROWS 18 /* of the source */
+#define TILE_MOST_COLUMNS 9
+
+/* The source of a tile whose view is no clip, made into `room`. Apart, so that the tile stays in
+ * registers. */
+static __attribute__((noinline)) void tile_activate(const band_tile *whole, const float *x,
+                                                    const int64_t *lines, int64_t c, int stride,
+                                                    float *room)
+{
+    const int64_t columns = tile_columns(stride);
+    const int64_t n_rows = (whole->n_rows - 1) * stride + TILE_TAPS;
+    const activation_block block = {.fn = whole->fn,
+                                    .x = x,
+                                    .row = whole->x_row,
+                                    .pixel = whole->x_pixel,
+                                    .first_row = whole->first_row,
+                                    .end_row = min_i64(whole->end_row, n_rows),
+                                    .first_pixel = whole->first_pixel,
+                                    .end_pixel = min_i64(whole->end_pixel, columns),
+                                    .n_pixels = columns,
+                                    .scale = whole->scale + c,
+                                    .shift = whole->shift + c,
+                                    .values = room,
+                                    .lines = lines,
+                                    .n_lines = TILE_LINES * stride,
+                                    .is_near = whole->is_near};
+    K(activation_block)(&block);
+}
+
 /* The tile's columns, all vectors of channels. */
 ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int stride, bool is_inside)
 {
+    float plain[2 * VEC]; /* a scale of 1, a shift of 0 */
+    float room[TILE_MOST_ROWS * TILE_MOST_COLUMNS * VEC];
+    vstore(plain, vset1(1.0F));
+    vstore(plain + VEC, vzero());
     for (int64_t c = 0; c < n_channels; c += VEC) {
         band_tile tile = *first;
         tile_lines(c, n_channels, tile.x_pixel, tile.x_prefetch, TILE_LINES * stride, tile.x_lines);
@@ -256,6 +291,20 @@ ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int str
         tile.about += c;
         tile.sums += c;
         tile.squares += c;
+        if (tile.fn != DUNLIN_VIEW_CLIP) {
+            int64_t lines[2 * TILE_LINES];
+            UNROLL
+            for (int i = 0; i < TILE_LINES * stride; i++) {
+                lines[i] = tile.x_lines[i];
+                tile.x_lines[i] = 0;
+            }
+            tile_activate(first, tile.x, lines, c, stride, room);
+            tile.x = room;
+            tile.x_row = (int64_t)tile_columns(stride) * VEC;
+            tile.x_pixel = VEC;
+            tile.scale = plain;
+            tile.shift = plain + VEC;
+        }
         tile_run(tile, stride, is_inside);
     }
 }

@@ -4,7 +4,7 @@
  * Each element is read before it is written, so the output may be an input's memory.
  */
 #include "kernels/gemm/gemm.h"
-#include "kernels/simd/vecmath.h"
+#include "kernels/simd/vecact.h"
 #include "kernels/simd/vecpow.h"
 
 #include <math.h>
@@ -12,8 +12,6 @@
 #define SQRT_2_OVER_PI 0.79788456F
 #define INV_SQRT_2_PI 0.39894228F
 #define GELU_CUBIC 0.044715F
-#define ONE_SIXTH 0.16666667F
-#define ONE_THIRD 0.33333334F
 #define MAX_PLAIN_POWER 8.0F
 #define LINE 16             /* floats of a cache line: a whole number of vectors */
 #define UNARY_PREFETCH 1024 /* floats: functions take so long that few lines are under way else */
@@ -152,11 +150,11 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
     case DUNLIN_UNARY_LEAKY_RELU:
         return vselect_less(vzero(), x, x, a * x);
     case DUNLIN_UNARY_SILU:
-        return x / (1.0F + vexp(-x));
+        return vsilu(x);
     case DUNLIN_UNARY_HARD_SIGMOID:
         return vclip(vfma(x, vset1(a), vset1(b)), vzero(), vset1(1.0F));
     case DUNLIN_UNARY_HARD_SWISH:
-        return x * (vclip(x + 3.0F, vzero(), vset1(6.0F)) * ONE_SIXTH);
+        return vhard_swish(x);
     case DUNLIN_UNARY_ELU:
     case DUNLIN_UNARY_SELU:
     case DUNLIN_UNARY_CELU:
@@ -187,13 +185,6 @@ ALWAYS_INLINE vfloat value_of(dunlin_unary_fn fn, float a, float b, vfloat x)
     return x;
 }
 
-ALWAYS_INLINE vfloat hard_swish_slope(vfloat x)
-{
-    const vfloat low =
-        vselect_less(x, vset1(-3.0F), vzero(), vfma(x, vset1(ONE_THIRD), vset1(0.5F)));
-    return vselect_less(x, vset1(3.0F), low, vset1(1.0F));
-}
-
 /* The derivative, from x, which is the output if dunlin__unary_is_from_output(). */
 ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, float b, vfloat x)
 {
@@ -222,14 +213,12 @@ ALWAYS_INLINE vfloat slope_of(dunlin_unary_fn fn, float a, float b, vfloat x)
         return x * (1.0F - x);
     case DUNLIN_UNARY_LEAKY_RELU: /* from the output, too: with a >= 0 it is above 0 where x is */
         return vselect_less(vzero(), x, vset1(1.0F), vset1(a));
-    case DUNLIN_UNARY_SILU: {
-        const vfloat s = 1.0F / (1.0F + vexp(-x));
-        return s * vfma(x, 1.0F - s, vset1(1.0F));
-    }
+    case DUNLIN_UNARY_SILU:
+        return vsilu_slope(x);
     case DUNLIN_UNARY_HARD_SIGMOID:
         return vmasked(vset1(a), x, vzero(), vset1(1.0F));
     case DUNLIN_UNARY_HARD_SWISH:
-        return hard_swish_slope(x);
+        return vhard_swish_slope(x);
     case DUNLIN_UNARY_ELU:
     case DUNLIN_UNARY_SELU:
     case DUNLIN_UNARY_CELU:

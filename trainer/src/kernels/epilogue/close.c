@@ -2,6 +2,7 @@
  * close.c - kernels over rows in memory: joining and writing views (blend), finalising gradients
  * (close), and batch norm's sums over a tensor that was not summed while it was written.
  */
+#include "activation.h"
 #include "kernels/gemm/gemm.h"
 #include "units.h"
 
@@ -93,15 +94,36 @@ void K(sums)(const dunlin_sums_call *call)
     unit_run(&job, call->threads);
 }
 
-/* What stands on a side of a blend. */
-typedef enum blend_side { BLEND_NONE = 0, BLEND_PLAIN, BLEND_VIEW } blend_side;
+/* What stands on a side of a blend; a view without a function of its own clips. */
+typedef enum blend_side {
+    BLEND_NONE = 0,
+    BLEND_PLAIN,
+    BLEND_VIEW,
+    BLEND_HARD_SWISH,
+    BLEND_SILU
+} blend_side;
 
 ALWAYS_INLINE vfloat blend_value(const dunlin_view *view, blend_side side, int64_t row, int64_t c,
                                  vfloat scale, vfloat shift, int32_t n)
 {
     const vfloat v = vload_n(view->x + row * view->pitch + c, n);
-    return side == BLEND_VIEW ? vclip(vfma(v, scale, shift), vset1(view->low), vset1(view->high))
-                              : v;
+    switch (side) {
+    case BLEND_VIEW:
+        return vclip(vfma(v, scale, shift), vset1(view->low), vset1(view->high));
+    case BLEND_HARD_SWISH:
+        return vhard_swish(vfma(v, scale, shift));
+    case BLEND_SILU:
+        return vsilu(vfma(v, scale, shift));
+    case BLEND_NONE:
+    case BLEND_PLAIN:
+        break;
+    }
+    return v;
+}
+
+ALWAYS_INLINE bool blend_is_view(blend_side side)
+{
+    return side != BLEND_NONE && side != BLEND_PLAIN;
 }
 
 #define BLEND_ROWS 8 /* at once; so many further ones are asked for */
@@ -118,10 +140,10 @@ ALWAYS_INLINE void blend_vector(const blend_job *job, blend_side a, blend_side b
     const dunlin_blend_call *call = &job->call;
     const vfloat low = vset1(call->low);
     const vfloat high = vset1(call->high);
-    const vfloat a_scale = a == BLEND_VIEW ? vload_n(call->a.scale + c, n) : vzero();
-    const vfloat a_shift = a == BLEND_VIEW ? vload_n(call->a.shift + c, n) : vzero();
-    const vfloat b_scale = b == BLEND_VIEW ? vload_n(call->b.scale + c, n) : vzero();
-    const vfloat b_shift = b == BLEND_VIEW ? vload_n(call->b.shift + c, n) : vzero();
+    const vfloat a_scale = blend_is_view(a) ? vload_n(call->a.scale + c, n) : vzero();
+    const vfloat a_shift = blend_is_view(a) ? vload_n(call->a.shift + c, n) : vzero();
+    const vfloat b_scale = blend_is_view(b) ? vload_n(call->b.scale + c, n) : vzero();
+    const vfloat b_shift = blend_is_view(b) ? vload_n(call->b.shift + c, n) : vzero();
     for (int64_t i = first; i < end; i++) {
         __builtin_prefetch(call->a.x + (i + BLEND_ROWS) * call->a.pitch + c);
         if (b != BLEND_NONE) {
@@ -160,7 +182,18 @@ ALWAYS_INLINE void blend_rows(const blend_job *job, blend_side a, blend_side b, 
 
 static blend_side side_of(const dunlin_view *view)
 {
-    return view->x == NULL ? BLEND_NONE : view->scale == NULL ? BLEND_PLAIN : BLEND_VIEW;
+    if (view->x == NULL || view->scale == NULL) {
+        return view->x == NULL ? BLEND_NONE : BLEND_PLAIN;
+    }
+    switch (view->fn) {
+    case DUNLIN_VIEW_HARD_SWISH:
+        return BLEND_HARD_SWISH;
+    case DUNLIN_VIEW_SILU:
+        return BLEND_SILU;
+    case DUNLIN_VIEW_CLIP:
+        break;
+    }
+    return BLEND_VIEW;
 }
 
 static int64_t blend_rows_of_task(const dunlin_blend_call *call)
@@ -175,30 +208,26 @@ static void blend_some(const blend_job *job, size_t task)
     const int64_t rows = blend_rows_of_task(call);
     const int64_t first = (int64_t)task * rows;
     const int64_t end = min_i64(call->rows_per_sample * call->n_samples, first + rows);
+    const blend_side a = side_of(&call->a);
     const blend_side b = side_of(&call->b);
-    if (side_of(&call->a) == BLEND_VIEW) {
-        switch (b) {
-        case BLEND_NONE:
-            blend_rows(job, BLEND_VIEW, BLEND_NONE, first, end);
-            return;
-        case BLEND_PLAIN:
-            blend_rows(job, BLEND_VIEW, BLEND_PLAIN, first, end);
-            return;
-        case BLEND_VIEW:
-            blend_rows(job, BLEND_VIEW, BLEND_VIEW, first, end);
-            return;
-        }
-    }
-    switch (b) {
-    case BLEND_NONE:
+    if (a == BLEND_PLAIN && b == BLEND_NONE) {
         blend_rows(job, BLEND_PLAIN, BLEND_NONE, first, end);
-        return;
-    case BLEND_PLAIN:
+    } else if (a == BLEND_PLAIN && b == BLEND_PLAIN) {
         blend_rows(job, BLEND_PLAIN, BLEND_PLAIN, first, end);
-        return;
-    case BLEND_VIEW:
+    } else if (a == BLEND_PLAIN && b == BLEND_VIEW) {
         blend_rows(job, BLEND_PLAIN, BLEND_VIEW, first, end);
-        return;
+    } else if (a == BLEND_VIEW && b == BLEND_NONE) {
+        blend_rows(job, BLEND_VIEW, BLEND_NONE, first, end);
+    } else if (a == BLEND_VIEW && b == BLEND_PLAIN) {
+        blend_rows(job, BLEND_VIEW, BLEND_PLAIN, first, end);
+    } else if (a == BLEND_VIEW && b == BLEND_VIEW) {
+        blend_rows(job, BLEND_VIEW, BLEND_VIEW, first, end);
+    } else if (a == BLEND_HARD_SWISH && b == BLEND_NONE) {
+        blend_rows(job, BLEND_HARD_SWISH, BLEND_NONE, first, end);
+    } else if (a == BLEND_SILU && b == BLEND_NONE) {
+        blend_rows(job, BLEND_SILU, BLEND_NONE, first, end);
+    } else {
+        blend_rows(job, a, b, first, end);
     }
 }
 

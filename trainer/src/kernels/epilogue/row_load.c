@@ -4,6 +4,7 @@
  *
  * A row's element passes through the same operations in the same order wherever it is done.
  */
+#include "activation.h"
 #include "sink.h"
 
 #define TILE 8
@@ -11,7 +12,7 @@
 
 /* Rows [first, first + n_rows) of one vector of channels. */
 ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                               int64_t c, int32_t n, int64_t n_rows)
+                               dunlin_view_fn fn, int64_t c, int32_t n, int64_t n_rows)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
@@ -24,7 +25,7 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
     for (int64_t i = 0; i < n_rows; i++, x += step, out += out_step) {
-        vstore_n(out, vclip(vfma(vload_n(x, n), scale, shift), low, high), n);
+        vstore_n(out, view_value(fn, vfma(vload_n(x, n), scale, shift), low, high), n);
     }
 }
 
@@ -56,16 +57,34 @@ ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, in
     }
 }
 
-/* What is read through: a batch norm, and what is added to it. */
-typedef enum view_form { VIEW_NORM = 0, VIEW_SUM, VIEW_SUM_OF_NORMS } view_form;
+/* What is read through: a batch norm and its activation, or the norm and what is added to it. */
+typedef enum view_form {
+    VIEW_NORM = 0,
+    VIEW_HARD_SWISH,
+    VIEW_SILU,
+    VIEW_SUM,
+    VIEW_SUM_OF_NORMS
+} view_form;
 
 ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
                              view_form form, int64_t c, int32_t n, int64_t n_rows)
 {
-    if (form == VIEW_NORM) {
-        view_vector(view, rows, first, c, n, n_rows);
-    } else {
-        sum_vector(view, rows, first, form == VIEW_SUM_OF_NORMS, c, n, n_rows);
+    switch (form) {
+    case VIEW_NORM:
+        view_vector(view, rows, first, DUNLIN_VIEW_CLIP, c, n, n_rows);
+        break;
+    case VIEW_HARD_SWISH:
+        view_vector(view, rows, first, DUNLIN_VIEW_HARD_SWISH, c, n, n_rows);
+        break;
+    case VIEW_SILU:
+        view_vector(view, rows, first, DUNLIN_VIEW_SILU, c, n, n_rows);
+        break;
+    case VIEW_SUM:
+        sum_vector(view, rows, first, false, c, n, n_rows);
+        break;
+    case VIEW_SUM_OF_NORMS:
+        sum_vector(view, rows, first, true, c, n, n_rows);
+        break;
     }
 }
 
@@ -123,6 +142,10 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 {
     if (view->scale == NULL) {
         copy_rows(view, rows);
+    } else if (view->fn == DUNLIN_VIEW_HARD_SWISH) {
+        view_tiles(view, rows, VIEW_HARD_SWISH);
+    } else if (view->fn == DUNLIN_VIEW_SILU) {
+        view_tiles(view, rows, VIEW_SILU);
     } else if (view->plus == NULL) {
         view_tiles(view, rows, VIEW_NORM);
     } else if (view->plus_scale == NULL) {

@@ -7,6 +7,8 @@
  */
 #include "sink.h"
 
+#include "activation.h"
+
 #define TILE 8
 #define ROW_PREFETCH 1024 /* floats */
 
@@ -16,6 +18,7 @@ typedef struct epilogue_form {
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
     bool has_plus, is_plus_scaled;
+    dunlin_view_fn mask_fn;
 } epilogue_form;
 
 /* Addresses of a tile's first row and channel 0 of the run; steps from row to row. */
@@ -92,7 +95,7 @@ ALWAYS_INLINE void epilogue_vector(const dunlin_epilogue *epilogue, const epilog
                 const vfloat plus = vload_n(row.plus + c, n);
                 by += form.is_plus_scaled ? vfma(plus, plus_scale, plus_shift) : plus;
             }
-            t = vmasked(t, by, low, high);
+            t = view_grad(form.mask_fn, t, by, low, high);
         }
         UNROLL
         for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
@@ -197,7 +200,8 @@ static epilogue_form form_of(const dunlin_epilogue *epilogue)
                           .has_addend = epilogue->addend != NULL,
                           .has_mask = epilogue->mask != NULL,
                           .has_factor = epilogue->factor != NULL,
-                          .n_stats = epilogue->n_stats};
+                          .n_stats = epilogue->n_stats,
+                          .mask_fn = epilogue->mask_fn};
     form.is_scaled = form.has_mask && epilogue->mask_scale != NULL;
     form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
                        epilogue->stats[0].raw == epilogue->mask &&
@@ -213,6 +217,33 @@ static void epilogue_norm(const dunlin_epilogue *epilogue, const epilogue_rows *
     const epilogue_form form = {
         .is_stored = true, .has_mask = true, .is_scaled = true, .n_stats = 1, .is_raw_mask = true};
     epilogue_all(epilogue, rows, form);
+}
+
+/* The same whose activation has a derivative of its own, alone or as the last that comes to it. */
+ALWAYS_INLINE void epilogue_active(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                                   dunlin_view_fn fn)
+{
+    const bool has_addend = epilogue->addend != NULL;
+    const epilogue_form form = {.is_stored = true,
+                                .is_streamed = CAN_STREAM && rows->is_streamed,
+                                .is_direct = has_addend,
+                                .has_addend = has_addend,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .n_stats = 1,
+                                .is_raw_mask = true,
+                                .mask_fn = fn};
+    epilogue_tiles(epilogue, rows, form);
+}
+
+static void epilogue_hard_swish(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
+{
+    epilogue_active(epilogue, rows, DUNLIN_VIEW_HARD_SWISH);
+}
+
+static void epilogue_silu(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
+{
+    epilogue_active(epilogue, rows, DUNLIN_VIEW_SILU);
 }
 
 /* A residual sum: what came already, its own mask, the statistic of the norm before it. */
@@ -346,8 +377,9 @@ static bool is_form(const epilogue_form *a, bool has_factor, bool is_direct, boo
                     bool is_scaled, bool is_raw_mask)
 {
     return a->is_stored && a->has_mask && a->has_factor == has_factor && a->n_stats == 1 &&
-           !a->has_plus && a->is_direct == is_direct && a->has_addend == has_addend &&
-           a->is_scaled == is_scaled && a->is_raw_mask == is_raw_mask;
+           !a->has_plus && a->mask_fn == DUNLIN_VIEW_CLIP && a->is_direct == is_direct &&
+           a->has_addend == has_addend && a->is_scaled == is_scaled &&
+           a->is_raw_mask == is_raw_mask;
 }
 
 /* A residual sum's that is read through its terms, with the statistics of each that is a view. */
@@ -357,10 +389,21 @@ static bool is_terms(const epilogue_form *form)
            form->n_stats == (form->is_plus_scaled ? 2U : 1U);
 }
 
+/* What epilogue_active() does. */
+static bool is_active(const epilogue_form *form)
+{
+    return form->mask_fn != DUNLIN_VIEW_CLIP && form->is_stored && form->is_raw_mask &&
+           form->n_stats == 1 && !form->has_factor && form->is_direct == form->has_addend;
+}
+
 void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
     const epilogue_form form = form_of(epilogue);
-    if (is_terms(&form)) {
+    if (is_active(&form) && form.mask_fn == DUNLIN_VIEW_HARD_SWISH) {
+        epilogue_hard_swish(epilogue, rows);
+    } else if (is_active(&form) && form.mask_fn == DUNLIN_VIEW_SILU) {
+        epilogue_silu(epilogue, rows);
+    } else if (is_terms(&form)) {
         if (form.is_plus_scaled) {
             epilogue_two_views(epilogue, rows);
         } else {

@@ -5,6 +5,7 @@
  * Padding never wins a maximum and adds nothing to an average. A window with no pixel at all gives
  * zero.
  */
+#include "kernels/epilogue/activation.h"
 #include "kernels/gemm/gemm.h"
 #include "window.h"
 
@@ -26,7 +27,9 @@ ALWAYS_INLINE vfloat pool_load(const dunlin_view *view, bool is_view, const floa
                                vfloat shift, int32_t n)
 {
     const vfloat v = vload_n(x, n);
-    return is_view ? vclip(vfma(v, scale, shift), vset1(view->low), vset1(view->high)) : v;
+    return is_view
+               ? view_value(view->fn, vfma(v, scale, shift), vset1(view->low), vset1(view->high))
+               : v;
 }
 
 /* Winner and its place; ties stay with the first; not-a-number wins and stays, so that it is seen.

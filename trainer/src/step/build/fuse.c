@@ -1,7 +1,7 @@
 /*
  * fuse.c - decides on the network, before anything is emitted, which nodes are folded into others:
- * clips into what stores or reads their input, concatenations into what writes their parts; and
- * about which running means the sums of a tensor are taken.
+ * activations into what stores or reads their input, concatenations into what writes their parts;
+ * and about which running means the sums of a tensor are taken.
  *
  * Invariant: a value that is folded away has one reader, so no other op needs it.
  */
@@ -134,7 +134,7 @@ static void find_common_clip(dunlin_emit *emit, size_t node_index)
     emit->values[output].high = high;
 }
 
-/* --- clips --- */
+/* --- activations --- */
 
 static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
 {
@@ -183,6 +183,30 @@ static void mask_later(dunlin_emit *emit, const dunlin_net_node *node)
     to->low = from->low;
     to->high = from->high;
     from->is_masked_later = true;
+}
+
+/* The function as views have it; a clip: they do not. */
+static dunlin_view_fn view_fn_of(const dunlin_net_node *node)
+{
+    return node->u.unary.fn == DUNLIN_UNARY_HARD_SWISH ? DUNLIN_VIEW_HARD_SWISH
+           : node->u.unary.fn == DUNLIN_UNARY_SILU     ? DUNLIN_VIEW_SILU
+                                                       : DUNLIN_VIEW_CLIP;
+}
+
+/* Only behind a batch norm: it is its view's. */
+static void fold_function(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    const dunlin_net_node *producer = producer_of(emit, node->inputs[0]);
+    dunlin_emit_value *from = &emit->values[node->inputs[0]];
+    const dunlin_view_fn fn = view_fn_of(node);
+    if (producer == NULL || producer->kind != DUNLIN_OP_BATCH_NORM || from->n_edges != 1 ||
+        fn == DUNLIN_VIEW_CLIP) {
+        return;
+    }
+    dunlin_emit_value *to = &emit->values[node->output];
+    from->stored_as = node->output;
+    to->fn = fn;
+    to->norm = emit->net->values[node->inputs[0]].producer;
 }
 
 /* --- sums of batch norm --- */
@@ -257,6 +281,7 @@ static void reset(dunlin_emit *emit)
         value->terms[1] = DUNLIN_STEP_NONE;
         value->is_kept = false;
         value->is_materialised = false;
+        value->fn = DUNLIN_VIEW_CLIP;
         value->low = -HUGE_VALF;
         value->high = HUGE_VALF;
         value->is_masked_later = false;
@@ -288,6 +313,8 @@ void dunlin__fuse_plan(dunlin_emit *emit)
             emit->values[net->nodes[i].output].norm = (uint32_t)i;
         } else if (net->nodes[i].kind == DUNLIN_OP_CLIP) {
             fold_clip(emit, &net->nodes[i]);
+        } else if (net->nodes[i].kind == DUNLIN_OP_UNARY) {
+            fold_function(emit, &net->nodes[i]);
         }
     }
     for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
