@@ -159,6 +159,12 @@ uint32_t make_clip(dunlin_net *net, uint32_t x, float low, float high)
     return infer_last(net);
 }
 
+uint32_t make_function(dunlin_net *net, uint32_t x, dunlin_unary_fn fn)
+{
+    make_node(net, DUNLIN_OP_UNARY, &x, 1)->u.unary.fn = fn;
+    return infer_last(net);
+}
+
 uint32_t make_pool(dunlin_net *net, uint32_t x, dunlin_op_kind kind, const dunlin_net_pool *pool)
 {
     dunlin_net_node *node = make_node(net, kind, &x, 1);

@@ -20,6 +20,7 @@ uint32_t make_dense(dunlin_net *net, uint32_t x, int64_t n_out, bool has_bias);
 uint32_t make_batch_norm(dunlin_net *net, uint32_t x);
 uint32_t make_group_norm(dunlin_net *net, uint32_t x, int32_t groups);
 uint32_t make_clip(dunlin_net *net, uint32_t x, float low, float high);
+uint32_t make_function(dunlin_net *net, uint32_t x, dunlin_unary_fn fn); /* without constants */
 uint32_t make_pool(dunlin_net *net, uint32_t x, dunlin_op_kind kind, const dunlin_net_pool *pool);
 uint32_t make_global_pool(dunlin_net *net, uint32_t x);
 uint32_t make_add(dunlin_net *net, uint32_t a, uint32_t b);

@@ -17,11 +17,6 @@
 TestSuite(fused, .timeout = 900);
 /* --- the reference --- */
 
-static double clip(double v, double low, double high)
-{
-    return fmin(fmax(v, low), high);
-}
-
 /* The other term of a sum. */
 static double plus_of(const fused_data *d, int32_t n_terms, int64_t row, int64_t c)
 {
@@ -93,7 +88,8 @@ static void compare_forward(const dunlin_kernels *kernels, const fused_data *d,
     for (int64_t i = 0; i < d->n_out * channels; i++) {
         const int64_t c = i % channels;
         const double got = (double)r->y[i / channels * d->pitch[PY] + c];
-        y[i] = d->choice.clips_y ? clip(y[i], (double)-0.5f, (double)0.7f) : y[i];
+        y[i] = d->choice.clips_y ? view_double(DUNLIN_VIEW_CLIP, y[i], (double)-0.5f, (double)0.7f)
+                                 : y[i];
         want("y", kernels, got, y[i], (size[i] + depth) * factor_of(depth));
         const double t = got - (double)d->about_y[c];
         sums[c] += t;
@@ -119,10 +115,7 @@ static double epilogue_value(const fused_data *d, int64_t row, int64_t c, double
     const double addend = k->has_addend ? (double)d->addend[row * d->pitch[PADDEND] + c] : 0.0;
     double t = k->is_direct ? dx + addend : dx;
     if (k->has_mask) {
-        float m = fused_mask(d)[row * d->pitch[PMASK] + c];
-        const float *scale = k->is_own_mask ? d->scale : d->mask_scale;
-        const float *shift = k->is_own_mask ? d->shift : d->mask_shift;
-        m = k->has_mask_scale ? fmaf(m, scale[c], shift[c]) : m;
+        float m = fused_mask_value(d, row, c);
         if (k->mask_terms > 0) {
             const float plus = d->plus[row * d->conv.shape.in_c + c];
             m += k->mask_terms == 1 ? plus : fmaf(plus, d->plus_scale[c], d->plus_shift[c]);

@@ -11,6 +11,14 @@ static bool is_image(const dunlin_net *net, uint32_t value)
     return net->values[value].layout == DUNLIN_LAYOUT_IMAGE;
 }
 
+/* What the view of a batch norm can compute. */
+static uint32_t activate(dunlin_net *net, uint32_t x, int32_t which)
+{
+    return which == 0   ? make_clip(net, x, 0.0F, 6.0F)
+           : which == 1 ? make_function(net, x, DUNLIN_UNARY_HARD_SWISH)
+                        : make_function(net, x, DUNLIN_UNARY_SILU);
+}
+
 /* What a dense block or a residual block does: all earlier outputs side by side, or their sum. */
 static uint32_t grow_block(dunlin_net *net, uint64_t *state, uint32_t x)
 {
@@ -21,7 +29,8 @@ static uint32_t grow_block(dunlin_net *net, uint64_t *state, uint32_t x)
     for (uint32_t i = 1; i < n; i++) {
         uint32_t end = is_dense ? make_concat(net, values, i) : values[i - 1];
         if (test_random_below(state, 3) > 0) {
-            end = make_clip(net, make_batch_norm(net, end), 0.0F, 6.0F);
+            end = make_batch_norm(net, end);
+            end = activate(net, end, (int32_t)test_random_below(state, 3));
         }
         end = make_conv(net, end, is_dense ? 2 : channels, &(dunlin_net_conv){0}, i == 2);
         if (!is_dense) {

@@ -68,6 +68,62 @@ Test(functions, of_one_operand)
     }
 }
 
+/* --- behind batch norms --- */
+
+static uint32_t depthwise(uint32_t x, int32_t channels, int32_t kernel, int32_t stride)
+{
+    return make_conv(&net, x, channels,
+                     &(dunlin_net_conv){.kernel_h = kernel,
+                                        .kernel_w = kernel,
+                                        .stride_h = stride,
+                                        .stride_w = stride,
+                                        .pad_top = kernel / 2,
+                                        .pad_left = kernel / 2,
+                                        .pad_bottom = kernel / 2,
+                                        .pad_right = kernel / 2,
+                                        .groups = channels},
+                     false);
+}
+
+static uint32_t normalised(uint32_t x, dunlin_unary_fn fn)
+{
+    return make_function(&net, make_batch_norm(&net, x), fn);
+}
+
+/* The first of twenty problems in which no batch norm divides by too little. */
+static void check_well_posed(uint64_t seed)
+{
+    for (uint64_t i = 0; i < 20; i++) {
+        if (check_net(&net, &(check_options){.n = 4, .seed = seed + i, .n_probes = 25})) {
+            return;
+        }
+    }
+    cr_assert_fail("all problems from seed %llu on are ill-conditioned", (unsigned long long)seed);
+}
+
+/* A view is read by windows of each size and stride, by products, poolings, sums and one after the
+ * other; its gradient comes in one part and in several. */
+Test(functions, behind_batch_norms, .timeout = 600)
+{
+    static const dunlin_unary_fn functions[] = {DUNLIN_UNARY_SILU, DUNLIN_UNARY_HARD_SWISH};
+    for (size_t i = 0; i < 4; i++) {
+        const dunlin_unary_fn fn = functions[i % 2];
+        const dunlin_unary_fn other = functions[1 - i % 2];
+        uint32_t x = normalised(begin_image(16, 7, 6), fn);
+        x = normalised(depthwise(x, 16, 3, 1 + (int32_t)(i / 2)), other);
+        x = normalised(depthwise(x, 16, 5, 1), fn);
+        const uint32_t gate =
+            make_conv(&net, make_global_pool(&net, x), 16, &(dunlin_net_conv){.groups = 1}, true);
+        x = join(x, gate, DUNLIN_BINARY_MUL);
+        x = normalised(make_conv(&net, x, 5, &(dunlin_net_conv){.groups = 1}, false), other);
+        const uint32_t y = make_conv(&net, x, 5, &(dunlin_net_conv){.groups = 1}, true);
+        x = make_add(&net, x, normalised(y, fn));
+        end(make_concat(&net, (uint32_t[]){x, normalised(x, other)}, 2));
+        check_well_posed(60 + 20 * i);
+        reopen();
+    }
+}
+
 /* --- PReLU --- */
 
 static uint32_t prelu(uint32_t x, int32_t axis, int64_t n_slopes)

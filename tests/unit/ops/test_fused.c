@@ -114,6 +114,31 @@ Test(fused, nothing_takes_a_pass_of_its_own)
     }
 }
 
+/* Functions behind a batch norm are in its view; what else is there belongs to gates, to a head
+ * without batch norm and to stochastic depth, which reads and gives plain tensors. */
+Test(fused, functions_behind_batch_norms_take_no_pass)
+{
+    static const struct {
+        const char *name;
+        int n_functions, n_gates, n_depths;
+    } cases[] = {{"mobilenet_v3_small", 10, 9, 0},
+                 {"mobilenet_v3_large", 9, 8, 0},
+                 {"efficientnet_b0", 32, 16, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dunlin_model *model = open_zoo(cases[i].name);
+        const dunlin_step_build_options options = {.mode = DUNLIN_EMIT_TRAIN, .is_fused = true};
+        dunlin_step_graph *graph = NULL;
+        cr_assert(dunlin__step_build(&model->net, &options, NULL, &graph, NULL) == DUNLIN_OK);
+        cr_expect_eq(count_ops(graph, "unary"), cases[i].n_functions, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "unary_grad"), cases[i].n_functions, "%s", cases[i].name);
+        cr_expect_eq(count_ops(graph, "view"), cases[i].n_gates + cases[i].n_depths, "%s",
+                     cases[i].name);
+        cr_expect_eq(count_ops(graph, "close"), cases[i].n_depths, "%s", cases[i].name);
+        dunlin__step_graph_destroy(graph);
+        dunlin_model_destroy(model);
+    }
+}
+
 /* PyTorch 1.13, its allocator tuned: bytes above start, 224 x 224, 1000 classes. */
 Test(fused, bytes_against_pytorch, .timeout = 900)
 {

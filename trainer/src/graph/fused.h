@@ -31,8 +31,8 @@ typedef struct dunlin_view_ref {
     int32_t affine; /* scales, then shifts */
     int32_t plus, plus_affine;
     int32_t channels;
+    dunlin_view_fn fn; /* here it takes no room: what ops keep is counted */
     int64_t pitch, plus_pitch;
-    dunlin_view_fn fn;
     float low, high;
 } dunlin_view_ref;
 

@@ -135,6 +135,14 @@ const float *fused_mask(const fused_data *d)
     return d->choice.is_own_mask ? d->x : d->mask;
 }
 
+float fused_mask_value(const fused_data *d, int64_t row, int64_t c)
+{
+    const float *scale = d->choice.is_own_mask ? d->scale : d->mask_scale;
+    const float *shift = d->choice.is_own_mask ? d->shift : d->mask_shift;
+    const float m = fused_mask(d)[row * d->pitch[PMASK] + c];
+    return d->choice.has_mask_scale ? fmaf(m, scale[c], shift[c]) : m;
+}
+
 void fused_data_close(fused_data *d)
 {
     float *all[] = {d->x,

@@ -44,6 +44,8 @@ void fused_data_open(fused_data *d, const conv_recipe *recipe, uint64_t *state);
 void fused_data_close(fused_data *d);
 /* The tensor that the mask is taken from. */
 const float *fused_mask(const fused_data *d);
+/* What the mask is made of, without the other term; rounded as the kernels do. */
+float fused_mask_value(const fused_data *d, int64_t row, int64_t c);
 
 /* All of it, in slices, on threads; both gradients in one call or apart. Fills `r`, which
  * fused_results_close() frees. */
