@@ -342,7 +342,7 @@ ALWAYS_INLINE void back_vectors(const back_chunk *chunk, back_form form, int str
     }
 }
 
-/* Batch norm's view with a clip is both what is read and the usual sink. Forms are functions of
+/* Batch norm's view is both what is read and the usual sink. Forms are functions of
  * their own: together the compiler gives none of them the registers that it needs. */
 #define BACK_USUAL(name, its_stride, is_active)                                                    \
     static __attribute__((noinline)) void name(const back_chunk *chunk)                            \
