@@ -1,5 +1,6 @@
-# The kernels: every source but select.c, geometry.c and threads.c is compiled once per instruction set, with the set's name as a
-# suffix of its symbols; select.c chooses a table at start.
+# The kernels: every source but select.c, int_select.c, geometry.c and threads.c is compiled once per instruction set, with the
+# set's name as a suffix of its symbols; select.c chooses a table at start. Those of integers are compiled with and without dot
+# products of int8 where a set has them on some machines; int_select.c chooses.
 
 set(kernel_sources
     gemm/gemm.c gemm/matmul_kernel.c gemm/ordered_sum.c gemm/pack.c
@@ -18,6 +19,10 @@ set(kernel_sources
     winograd/winograd.c winograd/winograd_grad.c winograd/winograd_strip.c
     dispatch/conv_calls.c dispatch/kernel_table.c)
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
+set(int_sources
+    integer/int_conv.c integer/int_map.c integer/int_pool.c integer/int_pool_grad.c integer/int_quantise.c integer/int_round.c
+    dispatch/int_table.c)
+list(TRANSFORM int_sources PREPEND src/kernels/)
 
 if(DUNLIN_IS_X86_32)
   set(kernel_sets sse2)
@@ -30,9 +35,15 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   # What select.c asks the processor for.
   set(kernel_needs_avx512 avx512f avx512vl avx512dq avx512bw fma)
   set(kernel_needs_avx2 avx2 fma)
+  set(kernel_dot_avx512 vnni)
+  set(kernel_dot_flags_avx512 -mavx512vnni)
+  set(kernel_dot_avx2 vnni)
+  set(kernel_dot_flags_avx2 -mavxvnni)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   set(kernel_sets neon)
   set(kernel_flags_neon "")
+  set(kernel_dot_neon dotprod)
+  set(kernel_dot_flags_neon -march=armv8.2-a+dotprod)
 else()
   set(kernel_sets "")
 endif()
@@ -94,12 +105,34 @@ function(dunlin_kernel_objects target)
   set_property(GLOBAL APPEND PROPERTY DUNLIN_LAYERS ${target})
 endfunction()
 
-add_library(dunlin_kernels OBJECT src/kernels/dispatch/select.c src/kernels/gemm/geometry.c src/kernels/parallel/threads.c)
+add_library(dunlin_kernels OBJECT src/kernels/dispatch/select.c src/kernels/dispatch/int_select.c src/kernels/gemm/geometry.c
+  src/kernels/parallel/threads.c)
 dunlin_kernel_objects(dunlin_kernels)
+
+# dunlin_int_objects(SUFFIX NAME FLAGS... ): the integer kernels once, NAME as their table tells it.
+function(dunlin_int_objects suffix name)
+  add_library(dunlin_kernels_int_${suffix} OBJECT ${int_sources})
+  target_compile_definitions(dunlin_kernels_int_${suffix} PRIVATE DUNLIN_ISA=${suffix} DUNLIN_INT_NAME="${name}")
+  dunlin_kernel_objects(dunlin_kernels_int_${suffix} ${ARGN})
+  string(TOUPPER ${suffix} suffix_upper)
+  target_compile_definitions(dunlin_kernels PRIVATE DUNLIN_HAS_INT_${suffix_upper})
+endfunction()
+
+include(CheckCCompilerFlag)
 foreach(set IN LISTS kernel_sets)
   add_library(dunlin_kernels_${set} OBJECT ${kernel_sources})
   target_compile_definitions(dunlin_kernels_${set} PRIVATE DUNLIN_ISA=${set})
   dunlin_kernel_objects(dunlin_kernels_${set} ${kernel_flags_${set}})
   string(TOUPPER ${set} set_upper)
   target_compile_definitions(dunlin_kernels PRIVATE DUNLIN_HAS_${set_upper})
+  set(dot ${kernel_dot_${set}})
+  if(dot)
+    check_c_compiler_flag(${kernel_dot_flags_${set}} DUNLIN_COMPILES_DOT_${set_upper})
+    if(DUNLIN_COMPILES_DOT_${set_upper})
+      dunlin_int_objects(${set}_${dot} ${set}+${dot} ${kernel_flags_${set}} ${kernel_dot_flags_${set}} -DDUNLIN_HAS_DOT)
+    endif()
+    dunlin_int_objects(${set} ${set}-${dot} ${kernel_flags_${set}})
+  else()
+    dunlin_int_objects(${set} ${set} ${kernel_flags_${set}})
+  endif()
 endforeach()

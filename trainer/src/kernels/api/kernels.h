@@ -441,7 +441,8 @@ typedef struct dunlin_kernels {
 /*
  * The table for an instruction set by name, for the best one of this machine when `isa` is NULL or
  * ""; NULL if the name is unknown or the machine does not have it. `dunlin__kernels_isa(i)` lists
- * the usable ones, best first, NULL past the last.
+ * the usable ones, best first, NULL past the last. A name of dunlin__int_kernels_isa() stands for
+ * the set that it is of.
  */
 const dunlin_kernels *dunlin__kernels_select(const char *isa);
 const char *dunlin__kernels_isa(int index);

@@ -2,6 +2,7 @@
  * select.c - which tables this machine can run, best first. The check covers the operating system's
  * support for the registers too.
  */
+#include "kernels/api/integer.h"
 #include "kernels/api/kernels.h"
 
 #include <string.h>
@@ -73,13 +74,22 @@ const char *dunlin__kernels_isa(int index)
     return table == NULL ? NULL : table->isa;
 }
 
+/* A set by its own name, or by that of one of its tables of integer kernels. */
+static bool is_named(const char *set, const char *isa)
+{
+    const size_t n = strlen(set);
+    return strncmp(set, isa, n) == 0 &&
+           (isa[n] == '\0' ||
+            (strchr("+-", isa[n]) != NULL && dunlin__int_kernels_select(isa) != NULL));
+}
+
 const dunlin_kernels *dunlin__kernels_select(const char *isa)
 {
     const dunlin_kernels *table = usable(0);
     if (isa == NULL || isa[0] == '\0') {
         return table;
     }
-    for (int i = 1; table != NULL && strcmp(table->isa, isa) != 0; i++) {
+    for (int i = 1; table != NULL && !is_named(table->isa, isa); i++) {
         table = usable(i);
     }
     return table;

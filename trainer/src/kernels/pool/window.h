@@ -36,11 +36,11 @@ static inline pool_window pool_window_at(const dunlin_pool_shape *shape, int64_t
     return window;
 }
 
-/* 1 / the number of elements an average divides by; a sum: 1. */
-static inline float pool_factor(const dunlin_pool_shape *shape, const pool_window *window)
+/* The number of elements an average divides by; a sum: 1. 0: the window lies outside. */
+static inline int64_t pool_count(const dunlin_pool_shape *shape, const pool_window *window)
 {
     if (shape->is_sum) {
-        return 1.0f;
+        return 1;
     }
     int64_t h = max_i64(0, window->end_h - window->first_h);
     int64_t w = max_i64(0, window->end_w - window->first_w);
@@ -50,7 +50,14 @@ static inline float pool_factor(const dunlin_pool_shape *shape, const pool_windo
         w = min_i64(shape->kernel_w,
                     pool_taps(shape->in_w + shape->pad_right - window->x, shape->dilation_w));
     }
-    return h * w <= 0 ? 0.0f : 1.0f / (float)(h * w);
+    return h <= 0 || w <= 0 ? 0 : h * w;
+}
+
+/* 1 / pool_count(). */
+static inline float pool_factor(const dunlin_pool_shape *shape, const pool_window *window)
+{
+    const int64_t n = pool_count(shape, window);
+    return n <= 0 ? 0.0f : 1.0f / (float)n;
 }
 
 /* The windows [first, end) along an axis that cover pixel i. */

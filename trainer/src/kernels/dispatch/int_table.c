@@ -1,0 +1,26 @@
+/*
+ * int_table.c - one instruction set's integer kernels, as the table that the rest of the trainer
+ * calls. DUNLIN_INT_NAME is the set's name as integer.h gives it.
+ */
+#include "kernels/integer/integer.h"
+
+extern const dunlin_int_kernels K(int_kernels);
+
+const dunlin_int_kernels K(int_kernels) = {
+    .isa = DUNLIN_INT_NAME,
+    .conv_workspace_bytes = K(int_conv_workspace_bytes),
+    .conv_forward = K(int_conv_forward),
+    .conv_input_grad = K(int_conv_input_grad),
+    .conv_weight_grad = K(int_conv_weight_grad),
+    .round = K(int_round),
+    .largest = K(int_largest),
+    .add = K(int_add),
+    .copy_rows = K(int_copy_rows),
+    .clip = K(int_clip),
+    .clip_grad = K(int_clip_grad),
+    .pool_forward = K(int_pool_forward),
+    .pool_backward = K(int_pool_backward),
+    .transpose = K(int_transpose),
+    .quantise = K(int_quantise),
+    .dequantise = K(int_dequantise),
+};

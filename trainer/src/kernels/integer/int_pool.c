@@ -1,0 +1,138 @@
+/*
+ * int_pool.c - maximum and average pooling over int8, forward. A pixel's channels are taken in runs
+ * that a task holds.
+ */
+#include "integer.h"
+#include "kernels/pool/window.h"
+#include "rounding.h"
+
+#include <math.h>
+
+#define RUN 256 /* channels at once */
+
+typedef struct int_pool_job {
+    const dunlin_int_pool_call *call;
+    int_tally tally;
+} int_pool_job;
+
+/* One output pixel of a sample, channels [first, first + n). */
+typedef struct int_pool_pixel {
+    const dunlin_int_pool_call *call;
+    const int8_t *x; /* of the sample, at the first channel */
+    pool_window window;
+    int64_t n;
+    int64_t out; /* element of the output */
+} int_pool_pixel;
+
+static const int8_t *tap_at(const int_pool_pixel *pixel, int64_t i, int64_t j)
+{
+    const dunlin_pool_shape *shape = pixel->call->shape;
+    const int64_t y = pixel->window.y + i * pool_step(shape->dilation_h);
+    const int64_t x = pixel->window.x + j * pool_step(shape->dilation_w);
+    return pixel->x + (y * shape->in_w + x) * shape->channels;
+}
+
+static void max_pixel(const int_pool_pixel *pixel, int_count *count)
+{
+    const pool_window *window = &pixel->window;
+    int8_t best[RUN];
+    uint8_t index[RUN];
+    bool is_first = true;
+    memset(best, 0, sizeof best);
+    memset(index, 0, sizeof index);
+    for (int64_t i = window->first_h; i < window->end_h; i++) {
+        for (int64_t j = window->first_w; j < window->end_w; j++) {
+            const int8_t *x = tap_at(pixel, i, j);
+            const uint8_t tap = (uint8_t)(i * pixel->call->shape->kernel_w + j);
+            if (is_first) {
+                memcpy(best, x, (size_t)pixel->n);
+                memset(index, tap, (size_t)pixel->n);
+                is_first = false;
+                continue;
+            }
+            for (int64_t c = 0; c < pixel->n; c++) {
+                index[c] = x[c] > best[c] ? tap : index[c];
+                best[c] = x[c] > best[c] ? x[c] : best[c];
+            }
+        }
+    }
+    int32_t largest = 0;
+    for (int64_t c = 0; c < pixel->n; c++) {
+        const int32_t size = best[c] < 0 ? -best[c] : best[c];
+        largest = size > largest ? size : largest;
+    }
+    count->largest = max_i64(count->largest, largest);
+    memcpy(pixel->call->y + pixel->out, best, (size_t)pixel->n);
+    if (pixel->call->index != NULL) {
+        memcpy(pixel->call->index + pixel->out, index, (size_t)pixel->n);
+    }
+}
+
+static void average_pixel(const int_pool_pixel *pixel, int_count *count)
+{
+    const pool_window *window = &pixel->window;
+    int32_t sums[RUN] = {0};
+    for (int64_t i = window->first_h; i < window->end_h; i++) {
+        for (int64_t j = window->first_w; j < window->end_w; j++) {
+            const int8_t *x = tap_at(pixel, i, j);
+            for (int64_t c = 0; c < pixel->n; c++) {
+                sums[c] += x[c];
+            }
+        }
+    }
+    const int32_t shift = pixel->call->rounding.shift;
+    const int64_t divisor = max_i64(1, pool_count(pixel->call->shape, window));
+    /* 2 |sum| / (2 divisor) + 1/2, rounded down: whole numbers below 2^53, whose quotient in double
+     * is rounded down to the right one */
+    const double up = ldexp(2.0, shift < 0 ? -shift : 0);
+    const double half = ldexp((double)divisor, shift > 0 ? shift : 0);
+    const double fine = (double)(2 << (DUNLIN_INT_AVERAGE_BITS - 1));
+    int8_t *y = pixel->call->y + pixel->out;
+    double largest = 0.0;
+    int32_t n_clipped = 0;
+    for (int64_t c = 0; c < pixel->n; c++) {
+        const double size = (double)(sums[c] < 0 ? -sums[c] : sums[c]);
+        const double q = (size * up + half) / (2.0 * half);
+        const int32_t most = q < 128.0 ? (int32_t)q : DUNLIN_INT_MOST;
+        largest = size > largest ? size : largest;
+        n_clipped += q < 128.0 ? 0 : 1;
+        y[c] = (int8_t)(sums[c] < 0 ? -most : most);
+    }
+    count->largest = max_i64(count->largest, (int64_t)(largest * fine / (double)divisor));
+    count->n_clipped += n_clipped;
+}
+
+static void pool_task(void *ctx, size_t task)
+{
+    int_pool_job *job = (int_pool_job *)ctx;
+    const dunlin_int_pool_call *call = job->call;
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t sample = (int64_t)task / shape->out_h;
+    const int64_t oy = (int64_t)task % shape->out_h;
+    const int8_t *x = call->x + sample * shape->in_h * shape->in_w * shape->channels;
+    int_count count = {0, 0};
+    for (int64_t ox = 0; ox < shape->out_w; ox++) {
+        int_pool_pixel pixel = {.call = call, .window = pool_window_at(shape, oy, ox)};
+        for (int64_t c = 0; c < shape->channels; c += RUN) {
+            pixel.x = x + c;
+            pixel.n = min_i64(RUN, shape->channels - c);
+            pixel.out = ((int64_t)task * shape->out_w + ox) * shape->channels + c;
+            if (call->is_max) {
+                max_pixel(&pixel, &count);
+            } else {
+                average_pixel(&pixel, &count);
+            }
+        }
+    }
+    int_tally_take(&job->tally, &count);
+}
+
+void K(int_pool_forward)(const dunlin_int_pool_call *call)
+{
+    int_pool_job job = {.call = call};
+    const int64_t n_rows = call->n_samples * call->shape->out_h;
+    int_tally_open(&job.tally);
+    run_tasks(call->threads, pool_task, &job, n_rows,
+              n_rows * call->shape->out_w * call->shape->channels);
+    int_tally_close(&job.tally, &call->rounding);
+}

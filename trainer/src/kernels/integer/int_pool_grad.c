@@ -1,0 +1,142 @@
+/*
+ * int_pool_grad.c - the gradients of int_pool.c: each input pixel gathers from the windows that it
+ * lies in, so that nothing is added to memory.
+ */
+#include "integer.h"
+#include "kernels/pool/window.h"
+#include "rounding.h"
+
+#define RUN 256 /* channels at once */
+
+typedef struct int_pool_grad_job {
+    const dunlin_int_pool_call *call;
+    int_tally tally;
+} int_pool_grad_job;
+
+/* The windows that may cover a pixel of an axis: [first, end). */
+typedef struct int_pool_cover {
+    int64_t first, end;
+} int_pool_cover;
+
+static int_pool_cover cover(int64_t i, int64_t kernel, int64_t step, int64_t stride, int64_t pad,
+                            int64_t n_out)
+{
+    int_pool_cover of;
+    pool_windows_over(i, (kernel - 1) * step + 1, stride, pad, n_out, &of.first, &of.end);
+    return of;
+}
+
+/* The tap of window `o` on pixel i of an axis; -1: it passes between two. */
+static int64_t tap_of(int64_t i, int64_t o, int64_t step, int64_t stride, int64_t pad)
+{
+    const int64_t at = i + pad - o * stride;
+    return at % step == 0 ? at / step : -1;
+}
+
+static void take_max(const int8_t *dy, const uint8_t *index, uint8_t tap, int64_t n, int64_t *sums)
+{
+    for (int64_t c = 0; c < n; c++) {
+        sums[c] += index[c] == tap ? dy[c] : 0;
+    }
+}
+
+/* dy * 2^16 / divisor, half away from zero, in double: whole numbers below 2^53. */
+static void take_average(const int8_t *dy, int64_t divisor, int64_t n, int64_t *sums)
+{
+    const double over = 0.5 / (double)divisor;
+    if ((divisor & (divisor - 1)) == 0) { /* the factor is exact */
+        for (int64_t c = 0; c < n; c++) {
+            const double size = (double)(dy[c] < 0 ? -dy[c] : dy[c]);
+            const int64_t q = (int64_t)((size * 0x1p17 + (double)divisor) * over);
+            sums[c] += dy[c] < 0 ? -q : q;
+        }
+        return;
+    }
+    for (int64_t c = 0; c < n; c++) {
+        const double size = (double)(dy[c] < 0 ? -dy[c] : dy[c]);
+        const int64_t q = (int64_t)((size * 0x1p17 + (double)divisor) / (2.0 * (double)divisor));
+        sums[c] += dy[c] < 0 ? -q : q;
+    }
+}
+
+static void store(const dunlin_int_pool_call *call, const int64_t *sums, int64_t n, int8_t *dx,
+                  int_count *count)
+{
+    const int32_t fraction = call->is_max ? 0 : DUNLIN_INT_MOST_AVERAGE_SHIFT;
+    const int32_t least = call->is_max ? 0 : DUNLIN_INT_AVERAGE_BITS;
+    const int32_t shift = (int32_t)max_i64(0, fraction + call->rounding.shift);
+    const int64_t half = shift > 0 ? (int64_t)1 << (shift - 1) : 0;
+    int64_t largest = 0;
+    int64_t n_clipped = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t size = sums[c] < 0 ? -sums[c] : sums[c];
+        const int64_t q = (size + half) >> shift;
+        const int64_t most = q > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : q;
+        largest = size > largest ? size : largest;
+        n_clipped += q > DUNLIN_INT_MOST ? 1 : 0;
+        dx[c] = (int8_t)(sums[c] < 0 ? -most : most);
+    }
+    count->largest = max_i64(count->largest, largest >> (fraction - least));
+    count->n_clipped += n_clipped;
+}
+
+/* Channels [c, c + n) of input pixel (iy, ix) of a sample. */
+static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy, int64_t ix,
+                   int64_t c, int64_t n, int64_t *sums)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t step_h = pool_step(shape->dilation_h);
+    const int64_t step_w = pool_step(shape->dilation_w);
+    const int_pool_cover rows =
+        cover(iy, shape->kernel_h, step_h, shape->stride_h, shape->pad_top, shape->out_h);
+    const int_pool_cover columns =
+        cover(ix, shape->kernel_w, step_w, shape->stride_w, shape->pad_left, shape->out_w);
+    for (int64_t oy = rows.first; oy < rows.end; oy++) {
+        const int64_t i = tap_of(iy, oy, step_h, shape->stride_h, shape->pad_top);
+        for (int64_t ox = columns.first; i >= 0 && ox < columns.end; ox++) {
+            const int64_t j = tap_of(ix, ox, step_w, shape->stride_w, shape->pad_left);
+            const int64_t at =
+                ((sample * shape->out_h + oy) * shape->out_w + ox) * shape->channels + c;
+            if (j < 0) {
+                continue;
+            }
+            if (call->is_max) {
+                take_max(call->dy + at, call->index + at, (uint8_t)(i * shape->kernel_w + j), n,
+                         sums);
+            } else {
+                const pool_window window = pool_window_at(shape, oy, ox);
+                take_average(call->dy + at, max_i64(1, pool_count(shape, &window)), n, sums);
+            }
+        }
+    }
+}
+
+static void pool_grad_task(void *ctx, size_t task)
+{
+    int_pool_grad_job *job = (int_pool_grad_job *)ctx;
+    const dunlin_int_pool_call *call = job->call;
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t sample = (int64_t)task / shape->in_h;
+    const int64_t iy = (int64_t)task % shape->in_h;
+    int_count count = {0, 0};
+    for (int64_t ix = 0; ix < shape->in_w; ix++) {
+        for (int64_t c = 0; c < shape->channels; c += RUN) {
+            const int64_t n = min_i64(RUN, shape->channels - c);
+            int64_t sums[RUN] = {0};
+            gather(call, sample, iy, ix, c, n, sums);
+            store(call, sums, n,
+                  call->dx + ((int64_t)task * shape->in_w + ix) * shape->channels + c, &count);
+        }
+    }
+    int_tally_take(&job->tally, &count);
+}
+
+void K(int_pool_backward)(const dunlin_int_pool_call *call)
+{
+    int_pool_grad_job job = {.call = call};
+    const int64_t n_rows = call->n_samples * call->shape->in_h;
+    int_tally_open(&job.tally);
+    run_tasks(call->threads, pool_grad_task, &job, n_rows,
+              n_rows * call->shape->in_w * call->shape->channels);
+    int_tally_close(&job.tally, &call->rounding);
+}

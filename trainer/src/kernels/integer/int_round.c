@@ -1,0 +1,110 @@
+/*
+ * int_round.c - sums to int8 in the three roundings of NITI (Wang et al., TPDS 2022), as an output
+ * or as the update of a weight; the largest magnitude.
+ *
+ * All on magnitudes, the sign is put back. A draw is of (key, element): slices and threads change
+ * no bit.
+ */
+#include "integer.h"
+#include "rounding.h"
+
+typedef struct round_job {
+    const dunlin_int_round_call *call;
+    int64_t block;
+    int_tally tally;
+} round_job;
+
+/* |v| / 2^shift, shift >= 1. */
+static inline uint64_t rounded(const dunlin_int_round_call *call, uint64_t size, int32_t shift,
+                               uint64_t element)
+{
+    const uint64_t whole = size >> shift;
+    const uint64_t rest = size & (((uint64_t)1 << shift) - 1);
+    switch (call->mode) {
+    case DUNLIN_INT_STOCHASTIC: {
+        const uint64_t mask = ((uint64_t)1 << shift) - 1;
+        return whole + (rest > (dunlin__int_draw(call->key, element) & mask) ? 1 : 0);
+    }
+    case DUNLIN_INT_PSEUDO: {
+        const int32_t half = shift / 2;
+        const uint64_t low = (rest & (((uint64_t)1 << half) - 1)) << (shift & 1);
+        return whole + (rest >> half > low ? 1 : 0);
+    }
+    case DUNLIN_INT_NEAREST:
+        break;
+    }
+    return whole + (rest >> (shift - 1));
+}
+
+static void take(const dunlin_int_round_call *call, int64_t i, int64_t v, int_count *count)
+{
+    const uint64_t size = int_size_wide(v);
+    const int32_t shift = call->rounding.shift;
+    const uint64_t q = shift <= 0 ? size : rounded(call, size, shift, call->first + (uint64_t)i);
+    const int32_t most = q > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : (int32_t)q;
+    int32_t out = int_within(v < 0 ? -most : most, call->low, call->high);
+    bool is_clipped = q > DUNLIN_INT_MOST;
+    if (call->is_subtracted) {
+        const int32_t updated = call->out[i] - out;
+        out = int_within(updated, -DUNLIN_INT_MOST, DUNLIN_INT_MOST);
+        is_clipped = is_clipped || out != updated;
+    }
+    call->out[i] = (int8_t)out;
+    count->n_clipped += is_clipped ? 1 : 0;
+    count->largest = max_i64(count->largest, size > INT64_MAX ? INT64_MAX : (int64_t)size);
+}
+
+static void round_task(void *ctx, size_t task)
+{
+    round_job *job = (round_job *)ctx;
+    const dunlin_int_round_call *call = job->call;
+    const int64_t end = min_i64(call->n, ((int64_t)task + 1) * job->block);
+    int_count count = {0, 0};
+    for (int64_t i = (int64_t)task * job->block; i < end; i++) {
+        take(call, i, call->sums != NULL ? call->sums[i] : call->wide_sums[i], &count);
+    }
+    int_tally_take(&job->tally, &count);
+}
+
+void K(int_round)(const dunlin_int_round_call *call)
+{
+    round_job job = {.call = call, .block = task_block(call->threads, call->n)};
+    int_tally_open(&job.tally);
+    run_tasks(call->threads, round_task, &job, ceil_div(call->n, job.block), call->n);
+    int_tally_close(&job.tally, &call->rounding);
+}
+
+typedef struct largest_job {
+    int64_t n, block;
+    const int32_t *x;
+    const int64_t *wide;
+    int_tally tally;
+} largest_job;
+
+static void largest_task(void *ctx, size_t task)
+{
+    largest_job *job = (largest_job *)ctx;
+    const int64_t first = (int64_t)task * job->block;
+    const int64_t end = min_i64(job->n, first + job->block);
+    uint32_t most = 0;
+    uint64_t most_wide = 0;
+    for (int64_t i = first; job->x != NULL && i < end; i++) {
+        const uint32_t size = int_size(job->x[i]);
+        most = size > most ? size : most;
+    }
+    for (int64_t i = first; job->x == NULL && i < end; i++) {
+        const uint64_t size = int_size_wide(job->wide[i]);
+        most_wide = size > most_wide ? size : most_wide;
+    }
+    int_count count = {.largest = most_wide > INT64_MAX ? INT64_MAX : (int64_t)most_wide};
+    count.largest = max_i64(count.largest, most);
+    int_tally_take(&job->tally, &count);
+}
+
+int64_t K(int_largest)(int64_t n, const int32_t *x, const int64_t *wide, dunlin_threads *threads)
+{
+    largest_job job = {.n = n, .block = task_block(threads, n), .x = x, .wide = wide};
+    int_tally_open(&job.tally);
+    run_tasks(threads, largest_task, &job, ceil_div(n, job.block), n);
+    return atomic_load_explicit(&job.tally.largest, memory_order_relaxed);
+}
