@@ -1,193 +1,265 @@
 /*
- * int_conv.c - convolutions in integers, sum by sum.
+ * int_conv.c - convolutions and dense layers in integers, forward and input gradient: both as
+ * products of windows of a view (geometry.h) and weights, which are packed a part of the columns at
+ * a time. Rows of windows are packed by who uses them and rounded as they leave the registers.
  */
+#include "int_conv.h"
+
 #include "integer.h"
-#include "kernels/gemm/geometry.h"
-#include "rounding.h"
+
+/* How a view is cut. */
+typedef struct int_plan {
+    int64_t depth, groups; /* of a window: elements, groups of DOT_GROUP */
+    int64_t pitch;         /* of packed rows */
+    int64_t width;         /* columns of a part */
+    int64_t rows;          /* of a block */
+    int64_t b_bytes, start_bytes, room_bytes;
+} int_plan;
+
+typedef struct int_conv_job {
+    const dunlin_int_conv_call *call;
+    conv_view view;
+    bool is_input_grad;
+    const int8_t *source;
+    int_plan plan;
+    int64_t n_rows;       /* of the view, all samples */
+    int64_t group;        /* of the convolution */
+    int64_t first_column; /* of this part, in the group */
+    int64_t columns;
+    dot_b *b;
+    int32_t *start;
+    char *rooms;
+    int64_t chunk, n_chunks; /* columns that a unit takes, and how many units a block has */
+    shares shared;
+    int_tally tally;
+} int_conv_job;
+
+static void plan_view(const conv_view *view, int_plan *plan)
+{
+    plan->depth = view_depth(view);
+    plan->groups = int_groups(plan->depth);
+    plan->pitch = int_pitch(plan->depth);
+    const int64_t column_bytes = max_i64(1, plan->groups * DOT_GROUP * (int64_t)sizeof(dot_b));
+    const int64_t most = INT_PART_BYTES / column_bytes / INT_WIDTH * INT_WIDTH;
+    plan->width = min_i64(int_panels_width(view->outputs), max_i64(INT_WIDTH, most));
+    const int64_t fit = INT_BLOCK_BYTES / (plan->pitch * (int64_t)sizeof(dot_a)) / INT_ROWS;
+    plan->rows = max_i64(1, min_i64(INT_BLOCK_TILES, fit)) * INT_ROWS;
+    plan->b_bytes = int_room(column_bytes * plan->width);
+    plan->start_bytes = int_room(plan->width * (int64_t)sizeof(int32_t));
+    plan->room_bytes = int_room(plan->rows * plan->pitch * (int64_t)sizeof(dot_a)) +
+                       int_room(plan->rows * (int64_t)sizeof(int64_t));
+}
+
+static uint64_t view_bytes(const conv_view *view, size_t n_threads)
+{
+    int_plan plan;
+    plan_view(view, &plan);
+    return (uint64_t)(plan.b_bytes + plan.start_bytes) +
+           (uint64_t)plan.room_bytes * (uint64_t)n_threads;
+}
 
 uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
                                      size_t n_threads)
 {
-    (void)shape;
-    (void)pass;
-    return 64 * (uint64_t)n_threads;
-}
-
-typedef struct int_conv_job {
-    const dunlin_int_conv_call *call;
-    int_tally tally;
-} int_conv_job;
-
-static int64_t weight_at(const dunlin_conv_shape *s, int64_t i, int64_t j, int64_t ci, int64_t co)
-{
-    return ((i * s->kernel_w + j) * (s->in_c / s->groups) + ci) * s->out_c + co;
-}
-
-static int32_t forward_sum(const dunlin_int_conv_call *call, int64_t pixel, int64_t co)
-{
-    const dunlin_conv_shape *s = call->shape;
-    const int64_t ox = pixel % s->out_w;
-    const int64_t oy = pixel / s->out_w % s->out_h;
-    const int64_t sample = pixel / s->out_w / s->out_h;
-    const int64_t in_c = s->in_c / s->groups;
-    const int64_t group = co / (s->out_c / s->groups);
-    int32_t sum = call->bias == NULL ? 0 : call->bias[co];
-    for (int64_t i = 0; i < s->kernel_h; i++) {
-        for (int64_t j = 0; j < s->kernel_w; j++) {
-            const int64_t y = oy * s->stride_h - s->pad_top + i * s->dilation_h;
-            const int64_t x = ox * s->stride_w - s->pad_left + j * s->dilation_w;
-            if (y < 0 || y >= s->in_h || x < 0 || x >= s->in_w) {
-                continue;
-            }
-            const int8_t *from =
-                call->x + ((sample * s->in_h + y) * s->in_w + x) * s->in_c + group * in_c;
-            for (int64_t ci = 0; ci < in_c; ci++) {
-                sum += from[ci] * call->w[weight_at(s, i, j, ci, co)];
-            }
+    const size_t threads = n_threads == 0 ? 1 : n_threads;
+    conv_view view;
+    uint64_t most = 64;
+    if (pass == DUNLIN_CONV_WEIGHT_GRAD) {
+        return K(int_weight_grad_bytes)(shape, threads);
+    }
+    if (pass == DUNLIN_CONV_FORWARD) {
+        dunlin__view_forward(shape, &view);
+        return view_bytes(&view, threads);
+    }
+    for (int32_t i = 0; i < shape->stride_h; i++) {
+        for (int32_t j = 0; j < shape->stride_w; j++) {
+            dunlin__view_input_grad(shape, i, j, &view);
+            const uint64_t bytes = view_bytes(&view, threads);
+            most = bytes > most ? bytes : most;
         }
     }
-    return sum;
+    return most;
 }
 
-static void forward_task(void *ctx, size_t pixel)
+/* Weights of the input gradient where a group of the depth may lie in two taps. */
+static void pack_scattered(const int_conv_job *job, const int_rows *panel, dot_b *to)
+{
+    const conv_view *view = &job->view;
+    const int64_t tap_size = (int64_t)view->outputs * panel->pitch;
+    const int64_t depth = round_up(job->plan.depth, DOT_GROUP);
+    for (int64_t k = 0; k < depth; k++) {
+        const bool is_in = k < job->plan.depth;
+        const int8_t *from = panel->from;
+        from += is_in ? view_tap(view, k / view->channels) * tap_size + k % view->channels : 0;
+        dot_b *line = to + k / DOT_GROUP * panel->width * DOT_GROUP + k % DOT_GROUP;
+        for (int64_t j = 0; j < panel->width; j++) {
+            line[j * DOT_GROUP] = (dot_b)(is_in && j < panel->n ? from[j * panel->pitch] : 0);
+        }
+    }
+}
+
+static void pack_panel(const int_conv_job *job, int64_t column, int64_t width, dot_b *to)
+{
+    const conv_view *view = &job->view;
+    const dunlin_conv_shape *shape = job->call->shape;
+    const int64_t in_part = job->first_column + column;
+    int_rows panel = {.pitch = shape->out_c,
+                      .k = job->plan.depth,
+                      .n = min_i64(width, job->columns - column),
+                      .width = width};
+    if (!job->is_input_grad) {
+        panel.from = job->call->w + job->group * view->outputs + in_part;
+        K(int_interleave)(&panel, to);
+        return;
+    }
+    /* rows of the weights are our columns */
+    const int8_t *w = job->call->w + in_part * shape->out_c + job->group * view->channels;
+    panel.from = w;
+    if (view->channels % DOT_GROUP != 0) {
+        pack_scattered(job, &panel, to);
+        return;
+    }
+    panel.k = view->channels;
+    for (int64_t i = 0; i < (int64_t)view->h.n_taps * view->w.n_taps; i++) {
+        panel.from = w + view_tap(view, i) * view->outputs * shape->out_c;
+        K(int_interleave_turned)(&panel, to + i * view->channels * width);
+    }
+}
+
+static void pack_task(void *ctx, size_t task)
+{
+    const int_conv_job *job = (const int_conv_job *)ctx;
+    const int64_t column = (int64_t)task * INT_WIDTH;
+    const int64_t width = int_panel(job->columns - column);
+    dot_b *to = job->b + column * job->plan.groups * DOT_GROUP;
+    pack_panel(job, column, width, to);
+    const int32_t *bias = job->is_input_grad ? NULL : job->call->bias;
+    if (bias != NULL) {
+        bias += job->group * job->view.outputs + job->first_column + column;
+    }
+    K(int_start)
+    (to, job->plan.groups, width, bias, min_i64(width, job->columns - column), job->start + column);
+}
+
+/* Rows [first, first + n) of the view, packed, and where each lands. */
+static void pack_rows(const int_conv_job *job, int64_t first, int64_t n, dot_a *a, int64_t *at)
+{
+    const conv_view *view = &job->view;
+    const int64_t per_sample = view_rows(view);
+    const int64_t source_size = (int64_t)view->h.n_source * view->w.n_source * view->source_pitch;
+    const int64_t depth = job->plan.depth;
+    int_window window = {.view = view};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t sample = (first + i) / per_sample;
+        const int64_t in_sample = (first + i) % per_sample;
+        window.source = job->source + sample * source_size + job->group * view->channels;
+        window.t = in_sample / view->w.n_grid;
+        window.u = in_sample % view->w.n_grid;
+        dot_a *row = a + i * job->plan.pitch;
+        K(int_pack_window)(&window, row);
+        for (int64_t k = depth; k < job->plan.groups * DOT_GROUP; k++) {
+            row[k] = 0;
+        }
+        at[i] = view_out_pixel(view, sample, window.t, window.u) * view->out_pitch +
+                job->group * view->outputs + job->first_column;
+    }
+}
+
+static void rows_task(void *ctx, size_t slot)
 {
     int_conv_job *job = (int_conv_job *)ctx;
     const dunlin_int_conv_call *call = job->call;
-    const int32_t shift = (int32_t)max_i64(0, call->rounding.shift);
-    int_count count = {0, 0};
-    for (int64_t co = 0; co < call->shape->out_c; co++) {
-        const int32_t sum = forward_sum(call, (int64_t)pixel, co);
-        const uint32_t q = int_shifted(int_size(sum), shift, int_half(shift));
-        count.largest = max_i64(count.largest, int_size(sum));
-        count.n_clipped += q > DUNLIN_INT_MOST ? 1 : 0;
-        call->out[(int64_t)pixel * call->shape->out_c + co] =
-            (int8_t)int_within(int_signed(q, sum), call->low, call->high);
+    dot_a *a = (dot_a *)(void *)(job->rooms + (int64_t)slot * job->plan.room_bytes);
+    int64_t *at = (int64_t *)(void *)((char *)a + int_room(job->plan.rows * job->plan.pitch *
+                                                           (int64_t)sizeof(dot_a)));
+    int_target target = {.out = call->out,
+                         .at = at,
+                         .shift = call->rounding.shift,
+                         .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,
+                         .high = job->is_input_grad ? DUNLIN_INT_MOST : call->high};
+    if (job->is_input_grad) {
+        target.addend = call->addend;
+        target.addend_shift = call->addend_shift;
+        target.mask = call->mask;
+        target.mask_low = call->mask_low;
+        target.mask_high = call->mask_high;
     }
-    int_tally_take(&job->tally, &count);
+    int_block block = {.a = a,
+                       .row_step = job->plan.pitch,
+                       .group_step = DOT_GROUP,
+                       .groups = job->plan.groups,
+                       .store = K(int_store),
+                       .target = &target};
+    int64_t packed = -1;
+    for (int64_t unit = shares_take(&job->shared, (int64_t)slot); unit < job->shared.n_units;
+         unit = shares_take(&job->shared, (int64_t)slot)) {
+        const int64_t first = unit / job->n_chunks * job->plan.rows;
+        const int64_t column = unit % job->n_chunks * job->chunk;
+        block.m = min_i64(job->plan.rows, job->n_rows - first);
+        block.n = min_i64(job->chunk, job->columns - column);
+        block.b = job->b + column * job->plan.groups * DOT_GROUP;
+        block.start = job->start + column;
+        if (packed != first) {
+            pack_rows(job, first, block.m, a, at);
+        }
+        packed = first;
+        target.column = column;
+        K(int_gemm)(&block);
+    }
+    int_tally_take(&job->tally, &target.count);
+}
+
+/* A part of a group's columns. */
+static void run_part(int_conv_job *job)
+{
+    dunlin_threads *threads = job->call->threads;
+    const int64_t n_workers = (int64_t)task_threads(threads);
+    const int64_t n_blocks = ceil_div(job->n_rows, job->plan.rows);
+    const int64_t n_panels = ceil_div(job->columns, INT_WIDTH);
+    const int64_t wanted = n_workers == 1 ? 1 : ceil_div(2 * n_workers, max_i64(1, n_blocks));
+    job->chunk = ceil_div(n_panels, min_i64(n_panels, wanted)) * INT_WIDTH;
+    job->n_chunks = ceil_div(job->columns, job->chunk);
+    const int64_t work = job->columns * job->plan.groups;
+    run_tasks(threads, pack_task, job, n_panels, work);
+    shares_open(&job->shared, n_blocks * job->n_chunks, n_workers);
+    run_tasks(threads, rows_task, job, n_workers, work * job->n_rows);
+}
+
+static void run_view(int_conv_job *job)
+{
+    const conv_view *view = &job->view;
+    plan_view(view, &job->plan);
+    job->n_rows = view_rows(view) * job->call->n_samples;
+    job->b = (dot_b *)job->call->workspace;
+    job->start = (int32_t *)(void *)((char *)job->b + job->plan.b_bytes);
+    job->rooms = (char *)job->start + job->plan.start_bytes;
+    for (job->group = 0; job->n_rows > 0 && job->group < view->groups; job->group++) {
+        for (int64_t column = 0; column < view->outputs; column += job->plan.width) {
+            job->first_column = column;
+            job->columns = min_i64(job->plan.width, view->outputs - column);
+            run_part(job);
+        }
+    }
 }
 
 void K(int_conv_forward)(const dunlin_int_conv_call *call)
 {
-    int_conv_job job = {.call = call};
-    const int64_t n = call->n_samples * call->shape->out_h * call->shape->out_w;
+    int_conv_job job = {.call = call, .source = call->x};
     int_tally_open(&job.tally);
-    run_tasks(call->threads, forward_task, &job, n, n * call->shape->out_c);
+    dunlin__view_forward(call->shape, &job.view);
+    run_view(&job);
     int_tally_close(&job.tally, &call->rounding);
-}
-
-static int32_t input_sum(const dunlin_int_conv_call *call, int64_t pixel, int64_t c)
-{
-    const dunlin_conv_shape *s = call->shape;
-    const int64_t ix = pixel % s->in_w;
-    const int64_t iy = pixel / s->in_w % s->in_h;
-    const int64_t sample = pixel / s->in_w / s->in_h;
-    const int64_t in_c = s->in_c / s->groups;
-    const int64_t out_c = s->out_c / s->groups;
-    const int64_t group = c / in_c;
-    int32_t sum = 0;
-    for (int64_t i = 0; i < s->kernel_h; i++) {
-        for (int64_t j = 0; j < s->kernel_w; j++) {
-            const int64_t y = iy + s->pad_top - i * s->dilation_h;
-            const int64_t x = ix + s->pad_left - j * s->dilation_w;
-            if (y < 0 || y % s->stride_h != 0 || y / s->stride_h >= s->out_h || x < 0 ||
-                x % s->stride_w != 0 || x / s->stride_w >= s->out_w) {
-                continue;
-            }
-            const int64_t from = (sample * s->out_h + y / s->stride_h) * s->out_w + x / s->stride_w;
-            for (int64_t o = group * out_c; o < (group + 1) * out_c; o++) {
-                sum += call->dy[from * s->out_c + o] * call->w[weight_at(s, i, j, c % in_c, o)];
-            }
-        }
-    }
-    return sum;
-}
-
-static void input_task(void *ctx, size_t pixel)
-{
-    int_conv_job *job = (int_conv_job *)ctx;
-    const dunlin_int_conv_call *call = job->call;
-    const int32_t shift = (int32_t)max_i64(0, call->rounding.shift);
-    const int32_t addend_shift = (int32_t)min_i64(9, max_i64(0, call->addend_shift));
-    int_count count = {0, 0};
-    for (int64_t c = 0; c < call->shape->in_c; c++) {
-        const int64_t at = (int64_t)pixel * call->shape->in_c + c;
-        const int32_t sum = input_sum(call, (int64_t)pixel, c);
-        const uint32_t q = int_shifted(int_size(sum), shift, int_half(shift));
-        bool is_clipped = q > DUNLIN_INT_MOST;
-        int32_t d = int_signed(q, sum);
-        if (call->addend != NULL) {
-            const int32_t addend = call->addend[at];
-            d += int_signed(int_shifted(int_size(addend), addend_shift, int_half(addend_shift)),
-                            addend);
-            is_clipped = is_clipped || d > DUNLIN_INT_MOST || d < -DUNLIN_INT_MOST;
-            d = int_within(d, -DUNLIN_INT_MOST, DUNLIN_INT_MOST);
-        }
-        if (call->mask != NULL &&
-            !(call->mask[at] > call->mask_low && call->mask[at] < call->mask_high)) {
-            d = 0;
-        }
-        count.largest = max_i64(count.largest, int_size(sum));
-        count.n_clipped += is_clipped ? 1 : 0;
-        call->out[at] = (int8_t)d;
-    }
-    int_tally_take(&job->tally, &count);
 }
 
 void K(int_conv_input_grad)(const dunlin_int_conv_call *call)
 {
-    int_conv_job job = {.call = call};
-    const int64_t n = call->n_samples * call->shape->in_h * call->shape->in_w;
+    int_conv_job job = {.call = call, .source = call->dy, .is_input_grad = true};
     int_tally_open(&job.tally);
-    run_tasks(call->threads, input_task, &job, n, n * call->shape->in_c);
+    for (int32_t i = 0; i < call->shape->stride_h; i++) {
+        for (int32_t j = 0; j < call->shape->stride_w; j++) {
+            dunlin__view_input_grad(call->shape, i, j, &job.view);
+            run_view(&job);
+        }
+    }
     int_tally_close(&job.tally, &call->rounding);
-}
-
-static int64_t weight_sum(const dunlin_int_conv_call *call, int64_t tap, int64_t ci, int64_t co)
-{
-    const dunlin_conv_shape *s = call->shape;
-    const int64_t group = co / (s->out_c / s->groups);
-    const int64_t c = group * (s->in_c / s->groups) + ci;
-    int64_t sum = 0;
-    for (int64_t pixel = 0; pixel < call->n_samples * s->out_h * s->out_w; pixel++) {
-        const int64_t y = pixel / s->out_w % s->out_h * s->stride_h - s->pad_top +
-                          tap / s->kernel_w * s->dilation_h;
-        const int64_t x =
-            pixel % s->out_w * s->stride_w - s->pad_left + tap % s->kernel_w * s->dilation_w;
-        if (y >= 0 && y < s->in_h && x >= 0 && x < s->in_w) {
-            const int64_t sample = pixel / s->out_w / s->out_h;
-            sum += call->dy[pixel * s->out_c + co] *
-                   call->x[((sample * s->in_h + y) * s->in_w + x) * s->in_c + c];
-        }
-    }
-    return sum;
-}
-
-static void weight_task(void *ctx, size_t row)
-{
-    const dunlin_int_conv_call *call = ((const int_conv_job *)ctx)->call;
-    const int64_t in_c = call->shape->in_c / call->shape->groups;
-    for (int64_t co = 0; co < call->shape->out_c; co++) {
-        const int64_t at = (int64_t)row * call->shape->out_c + co;
-        const int64_t sum = weight_sum(call, (int64_t)row / in_c, (int64_t)row % in_c, co);
-        if (call->sums != NULL) {
-            call->sums[at] = (call->is_reset ? 0 : call->sums[at]) + (int32_t)sum;
-        } else {
-            call->wide_sums[at] = (call->is_reset ? 0 : call->wide_sums[at]) + sum;
-        }
-    }
-}
-
-void K(int_conv_weight_grad)(const dunlin_int_conv_call *call)
-{
-    const dunlin_conv_shape *s = call->shape;
-    int_conv_job job = {.call = call};
-    const int64_t n = (int64_t)s->kernel_h * s->kernel_w * (s->in_c / s->groups);
-    run_tasks(call->threads, weight_task, &job, n, n * s->out_c);
-    for (int64_t co = 0; call->out_bias != NULL && co < s->out_c; co++) {
-        int32_t sum = call->is_reset ? 0 : call->out_bias[co];
-        for (int64_t i = 0; i < call->n_samples * s->out_h * s->out_w; i++) {
-            sum += call->dy[i * s->out_c + co];
-        }
-        call->out_bias[co] = sum;
-    }
 }

@@ -1,0 +1,108 @@
+/*
+ * int_gemm.h - products of packed int8, a tile of int32 at a time, and what packs their operands.
+ */
+#ifndef DUNLIN_KERNELS_INT_GEMM_H
+#define DUNLIN_KERNELS_INT_GEMM_H
+
+#include "dot.h"
+#include "kernels/gemm/geometry.h"
+#include "rounding.h"
+
+typedef struct int_block int_block;
+
+/* What becomes of a tile: rows [row, row + n_rows), columns [column, column + n) of the block; its
+ * rows are INT_WIDTH apart. */
+typedef void (*int_store_fn)(const int_block *block, int64_t row, int64_t n_rows, int64_t column,
+                             int64_t n, const int32_t *tile);
+
+/*
+ * C[m][n] = start[column] + sum over `groups` groups of A and packed B. Row i's group k of A is at
+ * a + i * row_step + k * group_step; one of the steps is DOT_GROUP. B: [panel][group][width]
+ * [DOT_GROUP], panels of INT_WIDTH columns, the last of VEC if no more are left.
+ */
+struct int_block {
+    const dot_a *a;
+    int64_t row_step, group_step;
+    const dot_b *b;
+    const int32_t *start; /* columns, whole vectors */
+    int64_t groups;
+    int64_t m, n;
+    int_store_fn store;
+    void *target; /* of store */
+};
+
+void K(int_gemm)(const int_block *block);
+
+/* Columns of the next panel when so many are left. */
+static inline int64_t int_panel(int64_t columns_left)
+{
+    return columns_left > VEC ? INT_WIDTH : VEC;
+}
+
+/* Columns of all panels together. */
+static inline int64_t int_panels_width(int64_t columns)
+{
+    return round_up(columns, VEC);
+}
+
+static inline int64_t int_groups(int64_t depth)
+{
+    return ceil_div(depth, DOT_GROUP);
+}
+
+/* Rows of A: from the first element of one to that of the next; not a power of two, so that rows
+ * of a tile do not share their places in the cache. */
+static inline int64_t int_pitch(int64_t depth)
+{
+    const int64_t pitch = round_up(depth, 64);
+    return pitch % 512 == 0 ? pitch + 64 : pitch;
+}
+
+/*
+ * Rows from[i * pitch + column] side by side in groups of DOT_GROUP rows: to[group][width]
+ * [DOT_GROUP], columns n to width and rows k to the whole group as zero. `flip` is applied to every
+ * byte before it is widened.
+ */
+typedef struct int_rows {
+    const int8_t *from;
+    int64_t pitch;
+    int64_t k, n, width;
+    uint8_t flip;
+} int_rows;
+
+void K(int_interleave)(const int_rows *rows, dot_b *to);
+/* The same of columns that lie as rows: from[column * pitch + i]. */
+void K(int_interleave_turned)(const int_rows *rows, dot_b *to);
+/* start[i] = bias[i] (NULL: 0) less what DOT_OFFSET adds, for a panel of `width` columns, n of them
+ * with a bias. */
+void K(int_start)(const dot_b *b, int64_t groups, int64_t width, const int32_t *bias, int64_t n,
+                  int32_t *start);
+
+/* A window of the view as one row of A: pixel (t, u) of the grid, its source a sample at the
+ * group's first channel. */
+typedef struct int_window {
+    const conv_view *view;
+    const int8_t *source;
+    int64_t t, u;
+} int_window;
+
+void K(int_pack_window)(const int_window *window, dot_a *to);
+void K(int_copy_window)(const int_window *window, int8_t *to);
+
+/* The target of K(int_store): int8 rows. */
+typedef struct int_target {
+    int8_t *out;
+    const int64_t *at; /* element of the output where each row of the block begins */
+    int64_t column;    /* and the block's first column in it */
+    int32_t shift, low, high;
+    const int8_t *addend; /* as in dunlin_int_conv_call */
+    int32_t addend_shift;
+    const int8_t *mask;
+    int32_t mask_low, mask_high;
+    int_count count;
+} int_target;
+
+void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t column, int64_t n,
+                  const int32_t *tile);
+
+#endif

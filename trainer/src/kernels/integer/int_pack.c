@@ -1,0 +1,258 @@
+/*
+ * int_pack.c - operands of integer products: rows side by side in groups of DOT_GROUP, and windows
+ * of a view as rows.
+ */
+#include "int_gemm.h"
+
+#define CHUNK 16 /* columns at once */
+
+typedef int8_t chars16 __attribute__((vector_size(16)));
+typedef int16_t shorts8 __attribute__((vector_size(16)));
+typedef int32_t ints4 __attribute__((vector_size(16)));
+typedef int8_t chars8 __attribute__((vector_size(8)));
+
+/* n of CHUNK elements of a row; beyond it and where there is no row zero. */
+ALWAYS_INLINE chars16 chunk_load(const int8_t *from, int64_t n)
+{
+    chars16 v = {0};
+    if (n == CHUNK) {
+        memcpy(&v, from, CHUNK);
+    } else if (n > 0) {
+        memcpy(&v, from, (size_t)n);
+    }
+    return v;
+}
+
+#define PAIRS_LOW(a, b)                                                                            \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define PAIRS_HIGH(a, b)                                                                           \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
+ALWAYS_INLINE void widen_store(dot_b *to, chars16 v)
+{
+    if (sizeof(dot_b) == 1) {
+        memcpy(to, &v, sizeof v);
+        return;
+    }
+    const chars8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+    const chars8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    const shorts8 wide_low = __builtin_convertvector(low, shorts8);
+    const shorts8 wide_high = __builtin_convertvector(high, shorts8);
+    memcpy(to, &wide_low, sizeof wide_low);
+    memcpy(to + 8, &wide_high, sizeof wide_high);
+}
+
+/* CHUNK columns of one group: rows[i] as it is loaded. */
+ALWAYS_INLINE void group_store(const chars16 *rows, dot_b *to)
+{
+#if DOT_GROUP == 4
+    const shorts8 ab_low = (shorts8)PAIRS_LOW(rows[0], rows[1]);
+    const shorts8 ab_high = (shorts8)PAIRS_HIGH(rows[0], rows[1]);
+    const shorts8 cd_low = (shorts8)PAIRS_LOW(rows[2], rows[3]);
+    const shorts8 cd_high = (shorts8)PAIRS_HIGH(rows[2], rows[3]);
+    widen_store(to, (chars16)__builtin_shufflevector(ab_low, cd_low, 0, 8, 1, 9, 2, 10, 3, 11));
+    widen_store(to + 16,
+                (chars16)__builtin_shufflevector(ab_low, cd_low, 4, 12, 5, 13, 6, 14, 7, 15));
+    widen_store(to + 32,
+                (chars16)__builtin_shufflevector(ab_high, cd_high, 0, 8, 1, 9, 2, 10, 3, 11));
+    widen_store(to + 48,
+                (chars16)__builtin_shufflevector(ab_high, cd_high, 4, 12, 5, 13, 6, 14, 7, 15));
+#elif DOT_GROUP == 2
+    widen_store(to, PAIRS_LOW(rows[0], rows[1]));
+    widen_store(to + 16, PAIRS_HIGH(rows[0], rows[1]));
+#else
+    widen_store(to, rows[0]);
+#endif
+}
+
+/* A panel is VEC or more columns wide, which may be less than a chunk. */
+static void group_store_narrow(const chars16 *rows, dot_b *to, int64_t width)
+{
+    dot_b whole[CHUNK * DOT_GROUP];
+    group_store(rows, whole);
+    memcpy(to, whole, (size_t)(width * DOT_GROUP) * sizeof(dot_b));
+}
+
+void K(int_interleave)(const int_rows *rows, dot_b *to)
+{
+    const chars16 flip = (chars16){0} + (int8_t)rows->flip;
+    for (int64_t i = 0; i < rows->k; i += DOT_GROUP) {
+        const int8_t *from = rows->from + i * rows->pitch;
+        const int64_t here = min_i64(DOT_GROUP, rows->k - i);
+        for (int64_t j = 0; j < rows->width; j += CHUNK) {
+            const int64_t n = max_i64(0, min_i64(CHUNK, rows->n - j));
+            chars16 group[DOT_GROUP];
+            UNROLL
+            for (int64_t g = 0; g < DOT_GROUP; g++) {
+                group[g] = chunk_load(from + g * rows->pitch + j, g < here ? n : 0) ^ flip;
+            }
+            if (rows->width - j >= CHUNK) {
+                group_store(group, to + j * DOT_GROUP);
+            } else {
+                group_store_narrow(group, to + j * DOT_GROUP, rows->width - j);
+            }
+        }
+        to += rows->width * DOT_GROUP;
+    }
+}
+
+#if DOT_GROUP == 4
+
+/* Four columns of 16 rows of depth: what lies in a group of a column is a whole. */
+ALWAYS_INLINE void turn_groups(const int8_t *from, int64_t pitch, dot_b *to, int64_t step)
+{
+    ints4 a;
+    ints4 b;
+    ints4 c;
+    ints4 d;
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, from + pitch, sizeof b);
+    memcpy(&c, from + 2 * pitch, sizeof c);
+    memcpy(&d, from + 3 * pitch, sizeof d);
+    const ints4 ac_low = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    const ints4 ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    const ints4 bd_low = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    const ints4 bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+    const ints4 turned[4] = {__builtin_shufflevector(ac_low, bd_low, 0, 4, 1, 5),
+                             __builtin_shufflevector(ac_low, bd_low, 2, 6, 3, 7),
+                             __builtin_shufflevector(ac_high, bd_high, 0, 4, 1, 5),
+                             __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7)};
+    for (int64_t i = 0; i < 4; i++) {
+        memcpy(to + i * step, &turned[i], sizeof turned[i]);
+    }
+}
+
+static int64_t turn_most(const int_rows *rows, dot_b *to)
+{
+    const int64_t step = rows->width * DOT_GROUP;
+    const int64_t done = rows->k / 16 * 16;
+    for (int64_t i = 0; rows->n == rows->width && i < done; i += 16) {
+        for (int64_t j = 0; j < rows->width; j += 4) {
+            turn_groups(rows->from + j * rows->pitch + i, rows->pitch,
+                        to + i / DOT_GROUP * step + j * DOT_GROUP, step);
+        }
+    }
+    return rows->n == rows->width ? done : 0;
+}
+
+#else
+
+static int64_t turn_most(const int_rows *rows, dot_b *to)
+{
+    (void)rows;
+    (void)to;
+    return 0;
+}
+
+#endif
+
+void K(int_interleave_turned)(const int_rows *rows, dot_b *to)
+{
+    const int64_t step = rows->width * DOT_GROUP;
+    for (int64_t i = turn_most(rows, to); i < round_up(rows->k, DOT_GROUP); i++) {
+        dot_b *line = to + i / DOT_GROUP * step + i % DOT_GROUP;
+        for (int64_t j = 0; j < rows->width; j++) {
+            const int8_t v = j < rows->n && i < rows->k ? rows->from[j * rows->pitch + i] : 0;
+            line[j * DOT_GROUP] = (dot_b)v;
+        }
+    }
+}
+
+void K(int_start)(const dot_b *b, int64_t groups, int64_t width, const int32_t *bias, int64_t n,
+                  int32_t *start)
+{
+    const dot_a one[4] = {1, 1, 1, 1};
+    const vdot_operand ones = vdot_spread(one);
+    for (int64_t j = 0; j < width; j += VEC) {
+        vint sum = {0};
+        for (int64_t k = 0; DOT_OFFSET != 0 && k < groups; k++) {
+            sum = vdot(sum, ones, vdot_load(b + (k * width + j) * DOT_GROUP));
+        }
+        vint_store(start + j, sum * -DOT_OFFSET);
+        for (int64_t i = j; bias != NULL && i < min_i64(n, j + VEC); i++) {
+            start[i] += bias[i];
+        }
+    }
+}
+
+/* n elements of a row of A. */
+ALWAYS_INLINE void a_copy(dot_a *to, const int8_t *from, int64_t n)
+{
+    int64_t i = 0;
+#if defined(__AVX512F__) && DOT_OFFSET != 0
+    const __m512i flip = _mm512_set1_epi8((char)DOT_OFFSET);
+    for (; i + 64 <= n; i += 64) {
+        _mm512_storeu_si512(to + i, _mm512_xor_si512(_mm512_loadu_si512(from + i), flip));
+    }
+    if (i < n) {
+        const __mmask64 part = ~(__mmask64)0 >> (64 - (n - i));
+        _mm512_mask_storeu_epi8(to + i, part,
+                                _mm512_xor_si512(_mm512_maskz_loadu_epi8(part, from + i), flip));
+    }
+#else
+    for (; i < n; i++) {
+        to[i] = (dot_a)(from[i] + DOT_OFFSET);
+    }
+#endif
+}
+
+ALWAYS_INLINE void a_clear(dot_a *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = (dot_a)DOT_OFFSET;
+    }
+}
+
+ALWAYS_INLINE void chars_copy(int8_t *to, const int8_t *from, int64_t n)
+{
+    memcpy(to, from, (size_t)n);
+}
+
+ALWAYS_INLINE void chars_clear(int8_t *to, int64_t n)
+{
+    memset(to, 0, (size_t)n);
+}
+
+/* A window's taps, those outside the source as zero; a row of taps at once where they lie together.
+ */
+#define WINDOW(name, type, copy, clear)                                                            \
+    void K(name)(const int_window *window, type *to)                                               \
+    {                                                                                              \
+        const conv_view *view = window->view;                                                      \
+        const int64_t channels = view->channels;                                                   \
+        const int64_t y0 = window->t * view->h.step + view->h.offset;                              \
+        const int64_t x0 = window->u * view->w.step + view->w.offset;                              \
+        const bool is_run = view->w.pitch == 1 && channels == view->source_pitch;                  \
+        for (int64_t i = 0; i < view->h.n_taps; i++) {                                             \
+            const int64_t y = y0 + i * view->h.pitch;                                              \
+            if (y < 0 || y >= view->h.n_source) {                                                  \
+                clear(to, view->w.n_taps *channels);                                               \
+                to += view->w.n_taps * channels;                                                   \
+                continue;                                                                          \
+            }                                                                                      \
+            const int8_t *line = window->source + y * view->w.n_source * view->source_pitch;       \
+            if (is_run) {                                                                          \
+                const int64_t first = min_i64(view->w.n_taps, max_i64(0, -x0));                    \
+                const int64_t end =                                                                \
+                    max_i64(first, min_i64(view->w.n_taps, view->w.n_source - x0));                \
+                clear(to, first *channels);                                                        \
+                copy(to + first * channels, line + (x0 + first) * channels,                        \
+                     (end - first) * channels);                                                    \
+                clear(to + end * channels, (view->w.n_taps - end) * channels);                     \
+                to += view->w.n_taps * channels;                                                   \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t j = 0; j < view->w.n_taps; j++) {                                         \
+                const int64_t x = x0 + j * view->w.pitch;                                          \
+                if (x < 0 || x >= view->w.n_source) {                                              \
+                    clear(to, channels);                                                           \
+                } else {                                                                           \
+                    copy(to, line + x * view->source_pitch, channels);                             \
+                }                                                                                  \
+                to += channels;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+WINDOW(int_pack_window, dot_a, a_copy, a_clear)
+WINDOW(int_copy_window, int8_t, chars_copy, chars_clear)
