@@ -3,8 +3,7 @@
  * products of windows of a view (geometry.h) and weights, which are packed a part of the columns at
  * a time. Rows of windows are packed by who uses them and rounded as they leave the registers.
  */
-#include "int_conv.h"
-
+#include "int_depthwise.h"
 #include "integer.h"
 
 /* How a view is cut. */
@@ -64,6 +63,9 @@ uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv
     const size_t threads = n_threads == 0 ? 1 : n_threads;
     conv_view view;
     uint64_t most = 64;
+    if (int_is_depthwise(shape)) {
+        return K(int_depthwise_bytes)(shape);
+    }
     if (pass == DUNLIN_CONV_WEIGHT_GRAD) {
         return K(int_weight_grad_bytes)(shape, threads);
     }
@@ -228,6 +230,10 @@ static void run_part(int_conv_job *job)
 static void run_view(int_conv_job *job)
 {
     const conv_view *view = &job->view;
+    if (int_is_depthwise(job->call->shape)) {
+        K(int_depthwise)(job->call, view, job->is_input_grad, &job->tally);
+        return;
+    }
     plan_view(view, &job->plan);
     job->n_rows = view_rows(view) * job->call->n_samples;
     job->b = (dot_b *)job->call->workspace;

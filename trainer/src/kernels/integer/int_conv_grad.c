@@ -3,7 +3,7 @@
  * pixels, a block of them at a time; both operands are packed with the pixels of a group side by
  * side, and the sums of a block are added to the gradient in memory.
  */
-#include "int_conv.h"
+#include "int_depthwise.h"
 #include "integer.h"
 
 #define PIXELS 512    /* of a block */
@@ -183,6 +183,11 @@ static void add_bias(const dunlin_int_conv_call *call)
 
 void K(int_conv_weight_grad)(const dunlin_int_conv_call *call)
 {
+    if (int_is_depthwise(call->shape)) {
+        K(int_depthwise_grad)(call);
+        add_bias(call);
+        return;
+    }
     int_grad_job job = {.call = call};
     const int64_t n_workers = (int64_t)task_threads(call->threads);
     dunlin__view_forward(call->shape, &job.view);

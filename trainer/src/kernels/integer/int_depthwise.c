@@ -1,0 +1,263 @@
+/*
+ * int_depthwise.c - depthwise convolutions in integers, forward and input gradient: for each pixel
+ * of a view the sums of a run of channels, over all taps in registers.
+ */
+#include "int_depthwise.h"
+
+typedef struct int_depthwise_job {
+    const dunlin_int_conv_call *call;
+    const conv_view *view;
+    bool is_input_grad;
+    const int8_t *source;
+    int64_t channels, n_taps, groups, n_runs;
+    int_run *weights;    /* [run of channels][group of taps or tap] */
+    int_run *starts;     /* of each run of channels */
+    const int8_t *zeros; /* a pixel of them */
+    int_tally *tally;
+} int_depthwise_job;
+
+static int64_t depthwise_groups(int64_t n_taps)
+{
+    return RUN_VECTORS == 1 ? n_taps : ceil_div(n_taps, RUN_GROUP);
+}
+
+uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape)
+{
+    const int64_t taps = (int64_t)shape->kernel_h * shape->kernel_w;
+    const int64_t runs = ceil_div(shape->in_c, RUN_CHANNELS);
+    return (uint64_t)(runs * (depthwise_groups(taps) + 1) * (int64_t)sizeof(int_run) +
+                      int_room(runs * RUN_CHANNELS));
+}
+
+#if DOT_OFFSET != 0
+
+static void pack_run(const int_depthwise_job *job, int64_t run)
+{
+    const int64_t c = run * RUN_CHANNELS;
+    const int64_t n = min_i64(RUN_CHANNELS, job->channels - c);
+    const vint ones = (vint){0} + 0x01010101;
+    int_run *to = job->weights + run * job->groups;
+    int_run start = {{{0}}};
+    for (int64_t g = 0; g < job->groups; g++) {
+        const int8_t *rows[RUN_GROUP];
+        for (int64_t i = 0; i < RUN_GROUP; i++) {
+            const int64_t tap = g * RUN_GROUP + i;
+            rows[i] = tap < job->n_taps ? job->call->w + view_tap(job->view, tap) * job->channels
+                                        : job->zeros;
+        }
+        to[g] = run_rows(rows, c, n, 0);
+        for (int j = 0; j < RUN_VECTORS; j++) {
+            start.of[j] = vdot(start.of[j], ones, to[g].of[j]);
+        }
+    }
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        start.of[j] *= -DOT_OFFSET;
+        for (int i = 0; !job->is_input_grad && job->call->bias != NULL && i < VEC; i++) {
+            const int64_t at = i / 4 * 16 + j * 4 + i % 4;
+            start.of[j][i] += at < n ? job->call->bias[c + at] : 0;
+        }
+    }
+    job->starts[run] = start;
+}
+
+ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const *taps, int64_t run,
+                               int64_t n, int64_t groups)
+{
+    const int_run *weights = job->weights + run * job->groups;
+    int_run sums = job->starts[run];
+    for (int64_t g = 0; g < groups; g++) {
+        const int_run x =
+            run_rows(taps + g * RUN_GROUP, run * RUN_CHANNELS, n, (int8_t)-DOT_OFFSET);
+        UNROLL
+        for (int j = 0; j < RUN_VECTORS; j++) {
+            sums.of[j] = vdot(sums.of[j], x.of[j], weights[g].of[j]);
+        }
+    }
+    return sums;
+}
+
+typedef struct run_count {
+    vint largest, n_clipped;
+} run_count;
+
+/* As K(int_store) without an addend. */
+ALWAYS_INLINE void run_finish(const int_target *target, int_run *sums, int64_t at, int64_t n,
+                              run_count *count)
+{
+    typedef uint32_t vuint __attribute__((vector_size(VEC * 4)));
+    const int32_t shift = target->shift > 0 ? target->shift : 0;
+    const int32_t half = (int32_t)int_half(shift);
+    const vint most = (vint){0} + DUNLIN_INT_MOST;
+    UNROLL
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        const vint sign = sums->of[j] >> 31;
+        const vint size = (sums->of[j] ^ sign) - sign;
+        const vint whole = (vint)((vuint)(size + half) >> (uint32_t)shift);
+        count->largest = vint_max(count->largest, size);
+        count->n_clipped -= whole > most;
+        sums->of[j] = (vint_min(whole, most) ^ sign) - sign;
+    }
+    vwide q = run_pack(sums);
+    q = WIDE(max_epi8, q, (vwide){0} + (int8_t)target->low);
+    q = WIDE(min_epi8, q, (vwide){0} + (int8_t)target->high);
+    if (target->mask != NULL) {
+        const int32_t high = target->mask_high > 128 ? 127 : target->mask_high - 1;
+        const vwide mask = run_load(target->mask + at, n);
+        q &= (vwide)(mask > (int8_t)target->mask_low) & (vwide)(mask <= (int8_t)high);
+    }
+    run_store(target->out + at, q, n);
+}
+
+static void count_close(const run_count *count, int_count *to)
+{
+    for (int i = 0; i < VEC; i++) {
+        to->largest = max_i64(to->largest, count->largest[i]);
+        to->n_clipped += count->n_clipped[i];
+    }
+}
+
+#else
+
+static void pack_run(const int_depthwise_job *job, int64_t run)
+{
+    const int64_t c = run * RUN_CHANNELS;
+    const int32_t n = (int32_t)min_i64(RUN_CHANNELS, job->channels - c);
+    for (int64_t tap = 0; tap < job->n_taps; tap++) {
+        job->weights[run * job->groups + tap].of[0] =
+            vint_chars(job->call->w + view_tap(job->view, tap) * job->channels + c, n);
+    }
+    job->starts[run].of[0] = (vint){0};
+    for (int32_t i = 0; !job->is_input_grad && job->call->bias != NULL && i < n; i++) {
+        job->starts[run].of[0][i] = job->call->bias[c + i];
+    }
+}
+
+ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const *taps, int64_t run,
+                               int64_t n, int64_t groups)
+{
+    const int_run *weights = job->weights + run * job->groups;
+    int_run sums = job->starts[run];
+    for (int64_t tap = 0; tap < groups; tap++) {
+        sums.of[0] += vint_chars(taps[tap] + run * RUN_CHANNELS, (int32_t)n) * weights[tap].of[0];
+    }
+    return sums;
+}
+
+#endif
+
+/* By the way of K(int_store), a run of channels of one pixel. */
+static void store_run(int_target *target, const int_run *sums, int64_t n, int64_t at)
+{
+    int32_t ints[RUN_CHANNELS];
+    const int_block block = {.target = target};
+    target->at = &at;
+    run_ints(sums, ints);
+    for (int64_t i = 0; i < n; i += INT_WIDTH) {
+        K(int_store)(&block, 0, 1, i, min_i64(INT_WIDTH, n - i), ints + i);
+    }
+}
+
+/* Where each tap of grid pixel (t, u) lies; those past the last as zeros. */
+static void find_taps(const int_depthwise_job *job, const int8_t *sample, int64_t t, int64_t u,
+                      const int8_t **taps)
+{
+    const conv_view *view = job->view;
+    const int64_t y0 = t * view->h.step + view->h.offset;
+    const int64_t x0 = u * view->w.step + view->w.offset;
+    for (int64_t i = 0; i < view->h.n_taps; i++) {
+        const int64_t y = y0 + i * view->h.pitch;
+        for (int64_t j = 0; j < view->w.n_taps; j++) {
+            const int64_t x = x0 + j * view->w.pitch;
+            const bool is_in = y >= 0 && y < view->h.n_source && x >= 0 && x < view->w.n_source;
+            *taps++ = is_in ? sample + (y * view->w.n_source + x) * job->channels : job->zeros;
+        }
+    }
+    for (int64_t i = job->n_taps; i % RUN_GROUP != 0; i++) {
+        *taps++ = job->zeros;
+    }
+}
+
+/* All channels of one pixel, whose first is element `at` of the output. */
+ALWAYS_INLINE void depthwise_pixel(const int_depthwise_job *job, const int8_t *const *taps,
+                                   int64_t at, int_target *target, void *count, int64_t groups)
+{
+    for (int64_t run = 0; run < job->n_runs; run++) {
+        const int64_t c = run * RUN_CHANNELS;
+        const int64_t n = min_i64(RUN_CHANNELS, job->channels - c);
+        int_run sums = run_sums(job, taps, run, n, groups);
+#if DOT_OFFSET != 0
+        if (target->addend == NULL) {
+            run_finish(target, &sums, at + c, n, (run_count *)count);
+            continue;
+        }
+#endif
+        store_run(target, &sums, n, at + c);
+    }
+    (void)count;
+}
+
+static void depthwise_task(void *ctx, size_t task)
+{
+    const int_depthwise_job *job = (const int_depthwise_job *)ctx;
+    const dunlin_int_conv_call *call = job->call;
+    const conv_view *view = job->view;
+    const int64_t sample = (int64_t)task / view->h.n_grid;
+    const int64_t t = (int64_t)task % view->h.n_grid;
+    const int8_t *source =
+        job->source + sample * view->h.n_source * view->w.n_source * job->channels;
+    const int8_t *taps[INT_DEPTHWISE_TAPS + RUN_GROUP];
+    int_target target = {.out = call->out,
+                         .shift = call->rounding.shift,
+                         .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,
+                         .high = job->is_input_grad ? DUNLIN_INT_MOST : call->high};
+    if (job->is_input_grad) {
+        target.addend = call->addend;
+        target.addend_shift = call->addend_shift;
+        target.mask = call->mask;
+        target.mask_low = call->mask_low;
+        target.mask_high = call->mask_high;
+    }
+#if DOT_OFFSET != 0
+    run_count count = {{0}, {0}};
+#else
+    int count = 0;
+#endif
+    for (int64_t u = 0; u < view->w.n_grid; u++) {
+        const int64_t at = view_out_pixel(view, sample, t, u) * job->channels;
+        find_taps(job, source, t, u, taps);
+        if (job->groups == 3) { /* 3x3 in groups of four */
+            depthwise_pixel(job, taps, at, &target, &count, 3);
+        } else {
+            depthwise_pixel(job, taps, at, &target, &count, job->groups);
+        }
+    }
+#if DOT_OFFSET != 0
+    count_close(&count, &target.count);
+#endif
+    int_tally_take(job->tally, &target.count);
+}
+
+void K(int_depthwise)(const dunlin_int_conv_call *call, const conv_view *view, bool is_input_grad,
+                      int_tally *tally)
+{
+    int_depthwise_job job = {.call = call,
+                             .view = view,
+                             .is_input_grad = is_input_grad,
+                             .source = is_input_grad ? call->dy : call->x,
+                             .channels = view->source_pitch,
+                             .n_taps = (int64_t)view->h.n_taps * view->w.n_taps,
+                             .tally = tally};
+    job.groups = depthwise_groups(job.n_taps);
+    job.n_runs = ceil_div(job.channels, RUN_CHANNELS);
+    job.starts = (int_run *)call->workspace;
+    job.weights = job.starts + job.n_runs;
+    int8_t *zeros = (int8_t *)(void *)(job.weights + job.n_runs * job.groups);
+    memset(zeros, 0, (size_t)(job.n_runs * RUN_CHANNELS));
+    job.zeros = zeros;
+    for (int64_t run = 0; run < job.n_runs; run++) {
+        pack_run(&job, run);
+    }
+    const int64_t n_rows = call->n_samples * view->h.n_grid;
+    run_tasks(call->threads, depthwise_task, &job, n_rows,
+              n_rows * view->w.n_grid * job.channels * max_i64(1, job.n_taps));
+}

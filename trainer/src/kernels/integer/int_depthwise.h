@@ -1,0 +1,127 @@
+/*
+ * int_depthwise.h - depthwise convolutions in integers: a run of channels of some pixels at once.
+ *
+ * With x86's dot product the four taps (weight gradient: pixels) of a group are four rows of bytes
+ * that are laid side by side within lanes of 16 bytes, and packing the rounded sums undoes just
+ * that order. Without it a run is one vector of int32.
+ */
+#ifndef DUNLIN_KERNELS_INT_DEPTHWISE_H
+#define DUNLIN_KERNELS_INT_DEPTHWISE_H
+
+#include "int_conv.h"
+
+#if DOT_OFFSET != 0
+#define RUN_VECTORS 4
+#else
+#define RUN_VECTORS 1
+#endif
+#define RUN_CHANNELS (RUN_VECTORS * VEC)
+#define RUN_GROUP 4 /* rows of bytes that are taken at once */
+
+/* Taps at most: a pixel's pointers to them stand on the stack. */
+#define INT_DEPTHWISE_TAPS 225
+
+typedef struct int_run {
+    vint of[RUN_VECTORS];
+} int_run;
+
+#if DOT_OFFSET != 0
+
+typedef int8_t vwide __attribute__((vector_size(RUN_CHANNELS)));
+
+/* n channels, the others zero. */
+ALWAYS_INLINE vwide run_load(const int8_t *p, int64_t n)
+{
+    vwide v = {0};
+    if (n >= RUN_CHANNELS) {
+        memcpy(&v, p, sizeof v);
+        return v;
+    }
+#if VEC == 16
+    return (vwide)_mm512_maskz_loadu_epi8(~(__mmask64)0 >> (64 - n), p);
+#else
+    memcpy(&v, p, (size_t)n);
+    return v;
+#endif
+}
+
+ALWAYS_INLINE void run_store(int8_t *p, vwide v, int64_t n)
+{
+    if (n >= RUN_CHANNELS) {
+        memcpy(p, &v, sizeof v);
+        return;
+    }
+#if VEC == 16
+    _mm512_mask_storeu_epi8(p, ~(__mmask64)0 >> (64 - n), (__m512i)v);
+#else
+    memcpy(p, &v, (size_t)n);
+#endif
+}
+
+#if VEC == 16
+#define WIDE(op, a, b) ((vwide)_mm512_##op((__m512i)(a), (__m512i)(b)))
+#else
+#define WIDE(op, a, b) ((vwide)_mm256_##op((__m256i)(a), (__m256i)(b)))
+#endif
+
+/* Four rows side by side. */
+ALWAYS_INLINE int_run run_interleave(vwide a, vwide b, vwide c, vwide d)
+{
+    const vwide ab_low = WIDE(unpacklo_epi8, a, b);
+    const vwide ab_high = WIDE(unpackhi_epi8, a, b);
+    const vwide cd_low = WIDE(unpacklo_epi8, c, d);
+    const vwide cd_high = WIDE(unpackhi_epi8, c, d);
+    return (int_run){{(vint)WIDE(unpacklo_epi16, ab_low, cd_low),
+                      (vint)WIDE(unpackhi_epi16, ab_low, cd_low),
+                      (vint)WIDE(unpacklo_epi16, ab_high, cd_high),
+                      (vint)WIDE(unpackhi_epi16, ab_high, cd_high)}};
+}
+
+/* From int32 within int8 to channels in their order. */
+ALWAYS_INLINE vwide run_pack(const int_run *run)
+{
+    const vwide low = WIDE(packs_epi32, run->of[0], run->of[1]);
+    const vwide high = WIDE(packs_epi32, run->of[2], run->of[3]);
+    return WIDE(packs_epi16, low, high);
+}
+
+/* Four rows at `rows` from channel c on, n of them. */
+ALWAYS_INLINE int_run run_rows(const int8_t *const *rows, int64_t c, int64_t n, int8_t flip)
+{
+    const vwide with = (vwide){0} + flip;
+    return run_interleave(run_load(rows[0] + c, n) ^ with, run_load(rows[1] + c, n) ^ with,
+                          run_load(rows[2] + c, n) ^ with, run_load(rows[3] + c, n) ^ with);
+}
+
+/* int32 in the order of channels. */
+ALWAYS_INLINE void run_ints(const int_run *run, int32_t *out)
+{
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        for (int i = 0; i < VEC; i++) {
+            out[i / 4 * 16 + j * 4 + i % 4] = run->of[j][i];
+        }
+    }
+}
+
+#else
+
+ALWAYS_INLINE void run_ints(const int_run *run, int32_t *out)
+{
+    vint_store(out, run->of[0]);
+}
+
+#endif
+
+/* Whether these are for it. */
+static inline bool int_is_depthwise(const dunlin_conv_shape *shape)
+{
+    return dunlin__shape_is_depthwise(shape) &&
+           (int64_t)shape->kernel_h * shape->kernel_w <= INT_DEPTHWISE_TAPS;
+}
+
+uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape);
+void K(int_depthwise)(const dunlin_int_conv_call *call, const conv_view *view, bool is_input_grad,
+                      int_tally *tally);
+void K(int_depthwise_grad)(const dunlin_int_conv_call *call);
+
+#endif
