@@ -11,6 +11,7 @@ typedef struct int_depthwise_grad_job {
     const dunlin_int_conv_call *call;
     conv_view view;
     int64_t channels, n_runs;
+    int64_t at_once; /* pixels that a run takes where they lie together: few channels */
     const int8_t *zeros;
 } int_depthwise_grad_job;
 
@@ -32,26 +33,71 @@ static const int8_t *source_at(const int_depthwise_grad_job *job, const grad_lin
 
 #if DOT_OFFSET != 0
 
-/* Two sums: of (x + DOT_OFFSET) dy and of dy. */
+/* Two sums: of (x + DOT_OFFSET) dy and of dy, over RUN_GROUP rows. */
+ALWAYS_INLINE void add_group(const int8_t *const *x, const int8_t *const *dy, int64_t c, int64_t n,
+                             int_run *sums, int_run *sums_dy)
+{
+    const vint ones = (vint){0} + 0x01010101;
+    const int_run a = run_rows(x, c, n, (int8_t)-DOT_OFFSET);
+    const int_run b = run_rows(dy, c, n, 0);
+    UNROLL
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        sums->of[j] = vdot(sums->of[j], a.of[j], b.of[j]);
+        sums_dy->of[j] = vdot(sums_dy->of[j], ones, b.of[j]);
+    }
+}
+
+/* A group of rows of `pixels` pixels each, all in the source. */
+ALWAYS_INLINE void add_inner(const int_depthwise_grad_job *job, const grad_line *line, int64_t u,
+                             int64_t pixels, int_run *sums, int_run *sums_dy)
+{
+    const int64_t step = job->view.w.step * job->channels * pixels;
+    const int64_t dy_step = job->channels * pixels;
+    const int8_t *x0 = line->x + (line->x0 + u * job->view.w.step) * job->channels;
+    const int8_t *dy0 = line->dy + u * job->channels;
+    const int8_t *x[RUN_GROUP] = {x0, x0 + step, x0 + 2 * step, x0 + 3 * step};
+    const int8_t *dy[RUN_GROUP] = {dy0, dy0 + dy_step, dy0 + 2 * dy_step, dy0 + 3 * dy_step};
+    add_group(x, dy, line->c, line->n * pixels, sums, sums_dy);
+}
+
+/* Whether pixel u and the next n - 1 have their tap in the source. */
+static inline bool are_inner(const int_depthwise_grad_job *job, const grad_line *line, int64_t u,
+                             int64_t n)
+{
+    const int64_t x = line->x0 + u * job->view.w.step;
+    return u + n <= job->view.w.n_grid && x >= 0 &&
+           x + (n - 1) * job->view.w.step < job->view.w.n_source;
+}
+
 ALWAYS_INLINE void add_line(const int_depthwise_grad_job *job, const grad_line *line, int_run *sums,
                             int_run *sums_dy)
 {
-    const vint ones = (vint){0} + 0x01010101;
     const int64_t n_grid = job->view.w.n_grid;
-    for (int64_t u = 0; u < n_grid; u += RUN_GROUP) {
+    int64_t u = 0;
+    while (u < n_grid) {
+        if (job->at_once > 1 && are_inner(job, line, u, RUN_GROUP * job->at_once)) {
+            add_inner(job, line, u, job->at_once, sums, sums_dy);
+            u += RUN_GROUP * job->at_once;
+            continue;
+        }
+        if (are_inner(job, line, u, RUN_GROUP)) {
+            add_inner(job, line, u, 1, sums, sums_dy);
+            u += RUN_GROUP;
+            continue;
+        }
+        /* those before the source by themselves, so that the next may be inner ones */
+        const int64_t before =
+            line->x0 < 0 && u == 0 ? ceil_div(-line->x0, job->view.w.step) : RUN_GROUP;
+        const int64_t here = min_i64(RUN_GROUP, before);
         const int8_t *x[RUN_GROUP];
         const int8_t *dy[RUN_GROUP];
         for (int64_t i = 0; i < RUN_GROUP; i++) {
-            x[i] = source_at(job, line, u + i);
-            dy[i] = u + i < n_grid ? line->dy + (u + i) * job->channels : job->zeros;
+            const bool is_one = i < here && u + i < n_grid;
+            x[i] = is_one ? source_at(job, line, u + i) : job->zeros;
+            dy[i] = is_one ? line->dy + (u + i) * job->channels : job->zeros;
         }
-        const int_run a = run_rows(x, line->c, line->n, (int8_t)-DOT_OFFSET);
-        const int_run b = run_rows(dy, line->c, line->n, 0);
-        UNROLL
-        for (int j = 0; j < RUN_VECTORS; j++) {
-            sums->of[j] = vdot(sums->of[j], a.of[j], b.of[j]);
-            sums_dy->of[j] = vdot(sums_dy->of[j], ones, b.of[j]);
-        }
+        add_group(x, dy, line->c, line->n, sums, sums_dy);
+        u += here;
     }
 }
 
@@ -78,6 +124,9 @@ static void flush(const int_depthwise_grad_job *job, int64_t at, int64_t n, int_
         sums->of[j] -= sums_dy->of[j] * DOT_OFFSET;
     }
     run_ints(sums, ints);
+    for (int64_t i = n; i < n * job->at_once; i++) {
+        ints[i % n] += ints[i];
+    }
     for (int64_t i = 0; i < n; i++) {
         if (job->call->sums != NULL) {
             job->call->sums[at + i] += ints[i];
@@ -137,6 +186,9 @@ void K(int_depthwise_grad)(const dunlin_int_conv_call *call)
     dunlin__view_forward(call->shape, &job.view);
     job.channels = call->shape->in_c;
     job.n_runs = ceil_div(job.channels, RUN_CHANNELS);
+    const bool is_together =
+        RUN_VECTORS > 1 && job.view.w.step == 1 && RUN_CHANNELS % job.channels == 0;
+    job.at_once = is_together ? RUN_CHANNELS / job.channels : 1;
     memset(call->workspace, 0, (size_t)(job.n_runs * RUN_CHANNELS));
     job.zeros = (const int8_t *)call->workspace;
     const int64_t n_taps = (int64_t)job.view.h.n_taps * job.view.w.n_taps;
