@@ -8,6 +8,7 @@
 #include <malloc/malloc.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/sysctl.h>
 #include <unistd.h>
 
 /* MADV_FREE and MADV_DONTNEED may keep the pages counted as ours; a new mapping over them does
@@ -31,6 +32,13 @@ void dunlin__heap_give_back(void)
 }
 
 /* The flag that does it at once is not there; between the two calls a child may inherit it. */
+bool dunlin__sys_has_int8_dot(void)
+{
+    int has = 0;
+    size_t bytes = sizeof has;
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &bytes, NULL, 0) == 0 && has != 0;
+}
+
 int dunlin__sys_socket(int family, int type, int protocol)
 {
     const int fd = socket(family, type, protocol);

@@ -14,6 +14,10 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#ifdef __aarch64__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #define TMPFS_MAGIC 0x01021994
 #define RAMFS_MAGIC 0x858458f6
@@ -35,6 +39,15 @@ void dunlin__heap_give_back(void)
 {
 #ifdef __GLIBC__
     (void)malloc_trim(0);
+#endif
+}
+
+bool dunlin__sys_has_int8_dot(void)
+{
+#ifdef __aarch64__
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+    return false;
 #endif
 }
 

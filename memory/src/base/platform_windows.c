@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <windows.h>
 
+#define DOT_PRODUCTS 43 /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE of newer headers */
+
 static int code_of(DWORD error)
 {
     switch (error) {
@@ -74,6 +76,11 @@ void dunlin__sys_prefer_huge(void *first, uint64_t bytes)
 {
     (void)first;
     (void)bytes;
+}
+
+bool dunlin__sys_has_int8_dot(void)
+{
+    return IsProcessorFeaturePresent(DOT_PRODUCTS) != 0;
 }
 
 void dunlin__heap_give_back(void)

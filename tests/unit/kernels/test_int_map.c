@@ -1,5 +1,6 @@
 /*
- * test_int_map.c - everything in integers but convolutions, on every table, against the model.
+ * test_int_map.c - roundings, sums, rows and floats in integers, on every table, against the
+ * model; and how tables are chosen.
  */
 #include "checks/int_model.h"
 #include "kernels/api/kernels.h"
@@ -18,25 +19,6 @@ TestSuite(int_map, .timeout = 900);
 static int32_t below(uint64_t *state, int32_t n)
 {
     return (int32_t)test_random_below(state, (uint64_t)n);
-}
-
-static void same(const dunlin_int_kernels *k, const char *what, const int8_t *is,
-                 const int8_t *wanted, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        cr_assert_eq(is[i], wanted[i], "%s: %s: element %lld is %d, not %d", k->isa, what,
-                     (long long)i, is[i], wanted[i]);
-    }
-    cr_assert(int_is_intact(is), "%s: %s", k->isa, what);
-}
-
-static void same_stats(const dunlin_int_kernels *k, const char *what, const dunlin_int_stats *is,
-                       const dunlin_int_stats *wanted)
-{
-    cr_assert(is->largest == wanted->largest && is->n_clipped == wanted->n_clipped,
-              "%s: %s: largest %lld not %lld, clipped %lld not %lld", k->isa, what,
-              (long long)is->largest, (long long)wanted->largest, (long long)is->n_clipped,
-              (long long)wanted->n_clipped);
 }
 
 /* Up or not, by the definition of each rounding. */
@@ -115,8 +97,8 @@ static void check_round(const dunlin_int_kernels *k, dunlin_int_mode mode, int32
     char what[80];
     (void)snprintf(what, sizeof what, "mode %d, shift %d, seed %llu", (int)mode, shift,
                    (unsigned long long)seed);
-    same(k, what, out, wanted, n);
-    same_stats(k, what, &stats, &expected);
+    int_same(k, what, out, wanted, n);
+    int_same_stats(k, what, &stats, &expected);
     cr_assert_eq(k->largest(n, is_wide ? NULL : narrow, wide, threads), expected.largest, "%s: %s",
                  k->isa, what);
     int_free(narrow);
@@ -206,8 +188,8 @@ static void check_add(const dunlin_int_kernels *k, uint64_t seed, dunlin_threads
         wanted[i] = (int8_t)(q < call.low ? call.low : q > call.high ? call.high : q);
     }
     k->add(&call);
-    same(k, "add", out, wanted, n);
-    same_stats(k, "add", &stats, &expected);
+    int_same(k, "add", out, wanted, n);
+    int_same_stats(k, "add", &stats, &expected);
     int_free(a);
     int_free(b);
     int_free(out);
@@ -241,8 +223,8 @@ static void check_rows(const dunlin_int_kernels *k, uint64_t seed, dunlin_thread
                                        .rounding = {.shift = shift, .stats = &stats},
                                        .threads = threads};
     k->copy_rows(&call);
-    same(k, "rows", to, wanted, n_rows * to_pitch);
-    same_stats(k, "rows", &stats, &expected);
+    int_same(k, "rows", to, wanted, n_rows * to_pitch);
+    int_same_stats(k, "rows", &stats, &expected);
     int_free(from);
     int_free(to);
     int_free(wanted);
@@ -263,14 +245,14 @@ static void check_clips(const dunlin_int_kernels *k, uint64_t seed, dunlin_threa
         wanted[i] = (int8_t)(x[i] < low ? low : x[i] > most ? most : x[i]);
     }
     k->clip(n, x, low, high > 127 ? 127 : high, out, threads);
-    same(k, "clip", out, wanted, n);
+    int_same(k, "clip", out, wanted, n);
     for (int64_t i = 0; i < n; i++) {
         wanted[i] = by[i] > low && by[i] < high ? x[i] : 0;
     }
     k->clip_grad(n, x, by, low, high, out, threads);
-    same(k, "clip's gradient", out, wanted, n);
+    int_same(k, "clip's gradient", out, wanted, n);
     k->clip_grad(n, x, by, low, high, x, threads);
-    same(k, "clip's gradient in place", x, wanted, n);
+    int_same(k, "clip's gradient in place", x, wanted, n);
     int_free(x);
     int_free(by);
     int_free(out);
@@ -292,7 +274,7 @@ static void check_transpose(const dunlin_int_kernels *k, uint64_t seed, dunlin_t
         wanted[(sample * columns + i % columns) * rows + row] = x[i];
     }
     k->transpose(n, rows, columns, x, y, threads);
-    same(k, "transpose", y, wanted, n * rows * columns);
+    int_same(k, "transpose", y, wanted, n * rows * columns);
     int_free(x);
     int_free(y);
     int_free(wanted);
@@ -386,183 +368,6 @@ static void check_not_finite(const dunlin_int_kernels *k)
 Test(int_map, what_is_not_finite_is_told)
 {
     each_int(check_not_finite);
-}
-
-typedef struct pool_case {
-    dunlin_pool_shape shape;
-    bool is_max;
-    int64_t n, n_x, n_y;
-    int8_t *x, *y, *dy, *dx;
-    uint8_t *index;
-    int8_t *y_wanted;
-    int64_t *dx_sums;
-    uint8_t *index_wanted;
-    dunlin_int_stats forward, backward;
-    int32_t shift;
-} pool_case;
-
-static dunlin_pool_shape pool_random(uint64_t *state)
-{
-    static const int32_t channels[] = {1, 3, 8, 17, 24, 64, 300};
-    dunlin_pool_shape s = {.kernel_h = 1 + below(state, 4),
-                           .kernel_w = 1 + below(state, 4),
-                           .stride_h = 1 + below(state, 3),
-                           .stride_w = 1 + below(state, 3),
-                           .channels = channels[below(state, 7)],
-                           .counts_padding = below(state, 2) == 1,
-                           .is_sum = below(state, 5) == 0};
-    if (below(state, 4) == 0) {
-        s.dilation_h = 1 + below(state, 3);
-        s.dilation_w = 1 + below(state, 3);
-    }
-    const int32_t reach_h = (s.kernel_h - 1) * (s.dilation_h > 1 ? s.dilation_h : 1) + 1;
-    const int32_t reach_w = (s.kernel_w - 1) * (s.dilation_w > 1 ? s.dilation_w : 1) + 1;
-    s.pad_top = below(state, s.kernel_h);
-    s.pad_left = below(state, s.kernel_w);
-    s.pad_bottom = below(state, s.kernel_h);
-    s.pad_right = below(state, s.kernel_w);
-    s.in_h = reach_h + below(state, 9);
-    s.in_w = reach_w + below(state, 9);
-    s.out_h = (s.in_h + s.pad_top + s.pad_bottom - reach_h) / s.stride_h + 1;
-    s.out_w = (s.in_w + s.pad_left + s.pad_right - reach_w) / s.stride_w + 1;
-    return s;
-}
-
-/* One window of one channel. */
-static void model_window(pool_case *p, int64_t sample, int64_t oy, int64_t ox, int64_t c)
-{
-    const dunlin_pool_shape *s = &p->shape;
-    const int64_t out = ((sample * s->out_h + oy) * s->out_w + ox) * s->channels + c;
-    int64_t taps[16];
-    int64_t names[16];
-    int64_t n = 0;
-    int64_t padded = 0;
-    int64_t sum = 0;
-    int64_t best = -1;
-    for (int32_t i = 0; i < s->kernel_h * s->kernel_w; i++) {
-        const int64_t y = oy * s->stride_h - s->pad_top +
-                          i / s->kernel_w * (s->dilation_h > 1 ? s->dilation_h : 1);
-        const int64_t x = ox * s->stride_w - s->pad_left +
-                          i % s->kernel_w * (s->dilation_w > 1 ? s->dilation_w : 1);
-        padded += y < s->in_h + s->pad_bottom && x < s->in_w + s->pad_right ? 1 : 0;
-        if (y >= 0 && y < s->in_h && x >= 0 && x < s->in_w) {
-            taps[n] = ((sample * s->in_h + y) * s->in_w + x) * s->channels + c;
-            names[n] = i;
-            sum += p->x[taps[n]];
-            best = best < 0 || p->x[taps[n]] > p->x[taps[best]] ? n : best;
-            n++;
-        }
-    }
-    if (p->is_max) {
-        const int32_t y = best < 0 ? 0 : p->x[taps[best]];
-        p->y_wanted[out] = (int8_t)y;
-        p->index_wanted[out] = (uint8_t)(best < 0 ? 0 : names[best]);
-        (void)int_model_round(y, 0, &p->forward);
-        if (best >= 0) {
-            p->dx_sums[taps[best]] += p->dy[out];
-        }
-        return;
-    }
-    int64_t count = s->is_sum ? 1 : s->counts_padding ? padded : n;
-    count = count < 1 ? 1 : count;
-    const int64_t up = (int64_t)1 << (p->shift < 0 ? -p->shift : 0);
-    const int64_t down = (int64_t)1 << (p->shift > 0 ? p->shift : 0);
-    const int64_t size = (sum < 0 ? -sum : sum) * 256 / count;
-    p->y_wanted[out] = (int8_t)int_model_fraction(sum * up, count * down, &p->forward.n_clipped);
-    p->forward.largest = size > p->forward.largest ? size : p->forward.largest;
-    const int64_t d = p->dy[out] < 0 ? -p->dy[out] : p->dy[out];
-    const int64_t share = (2 * d * 65536 + count) / (2 * count);
-    for (int64_t i = 0; i < n; i++) {
-        p->dx_sums[taps[i]] += p->dy[out] < 0 ? -share : share;
-    }
-}
-
-static void pool_open(pool_case *p, uint64_t *state)
-{
-    *p = (pool_case){.shape = pool_random(state), .is_max = below(state, 2) == 0};
-    p->n = 1 + below(state, 3);
-    p->n_x = p->n * p->shape.in_h * p->shape.in_w * p->shape.channels;
-    p->n_y = p->n * p->shape.out_h * p->shape.out_w * p->shape.channels;
-    p->shift = p->is_max ? below(state, 4) - 1 : below(state, 12) - 8;
-    p->x = int_random(p->n_x, state);
-    for (int64_t i = 0; p->is_max && i < p->n_x; i++) {
-        p->x[i] = (int8_t)(p->x[i] / 32); /* many ties */
-    }
-    p->dy = int_random(p->n_y, state);
-    p->y = int_new(p->n_y, 1);
-    p->dx = int_new(p->n_x, 1);
-    p->index = int_new(p->n_y, 1);
-    p->y_wanted = int_new(p->n_y, 1);
-    p->index_wanted = int_new(p->n_y, 1);
-    p->dx_sums = int_new(p->n_x, sizeof *p->dx_sums);
-    memset(p->dx_sums, 0, (size_t)p->n_x * sizeof *p->dx_sums);
-    for (int64_t i = 0; i < p->n_y; i++) {
-        const int64_t pixel = i / p->shape.channels;
-        model_window(p, pixel / p->shape.out_w / p->shape.out_h,
-                     pixel / p->shape.out_w % p->shape.out_h, pixel % p->shape.out_w,
-                     i % p->shape.channels);
-    }
-}
-
-static void pool_close(pool_case *p)
-{
-    void *all[] = {p->x, p->y, p->dy, p->dx, p->index, p->y_wanted, p->dx_sums, p->index_wanted};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        cr_assert(int_is_intact(all[i]));
-        int_free(all[i]);
-    }
-}
-
-static void check_pool(const dunlin_int_kernels *k, uint64_t seed, dunlin_threads *threads)
-{
-    pool_case p;
-    uint64_t state = seed;
-    char what[60];
-    (void)snprintf(what, sizeof what, "pooling, seed %llu", (unsigned long long)seed);
-    pool_open(&p, &state);
-    dunlin_int_stats stats = {9000000, 9};
-    dunlin_int_pool_call call = {.shape = &p.shape,
-                                 .is_max = p.is_max,
-                                 .n_samples = p.n,
-                                 .x = p.x,
-                                 .y = p.y,
-                                 .index = p.is_max ? p.index : NULL,
-                                 .dy = p.dy,
-                                 .dx = p.dx,
-                                 .rounding = {.shift = p.shift, .stats = &stats, .is_reset = true},
-                                 .threads = threads};
-    k->pool_forward(&call);
-    same(k, what, p.y, p.y_wanted, p.n_y);
-    same_stats(k, what, &stats, &p.forward);
-    cr_assert(!p.is_max || memcmp(p.index, p.index_wanted, (size_t)p.n_y) == 0, "%s: %s", k->isa,
-              what);
-    k->pool_backward(&call);
-    for (int64_t i = 0; i < p.n_x; i++) {
-        dunlin_int_stats one = {0, 0};
-        const int32_t q = int_model_round(p.dx_sums[i], p.is_max ? p.shift : 16 + p.shift, &one);
-        one.largest = p.is_max ? one.largest : one.largest / 256;
-        p.backward.largest = one.largest > p.backward.largest ? one.largest : p.backward.largest;
-        p.backward.n_clipped += one.n_clipped;
-        cr_assert_eq(p.dx[i], q, "%s: gradient of %s: element %lld is %d, not %d", k->isa, what,
-                     (long long)i, p.dx[i], q);
-    }
-    same_stats(k, what, &stats, &p.backward);
-    pool_close(&p);
-}
-
-static void check_pools(const dunlin_int_kernels *k)
-{
-    uint64_t state = test_seed(12);
-    dunlin_threads *threads = start_threads(3);
-    for (int i = 0; i < test_cases(80); i++) {
-        check_pool(k, test_random_u64(&state), i % 8 == 7 ? threads : NULL);
-    }
-    stop_threads(threads);
-}
-
-Test(int_map, pooling_is_as_in_the_model)
-{
-    each_int(check_pools);
 }
 
 Test(int_map, names_find_their_tables)

@@ -109,6 +109,7 @@ endfunction()
 add_library(dunlin_kernels OBJECT src/kernels/dispatch/select.c src/kernels/dispatch/int_select.c src/kernels/gemm/geometry.c
   src/kernels/parallel/threads.c)
 dunlin_kernel_objects(dunlin_kernels)
+target_include_directories(dunlin_kernels PRIVATE ${PROJECT_SOURCE_DIR}/memory/internal/base)
 
 # dunlin_int_objects(SUFFIX NAME FLAGS... ): the integer kernels once, NAME as their table tells it.
 function(dunlin_int_objects suffix name)

@@ -37,6 +37,10 @@ void dunlin__sys_prefer_huge(void *first, uint64_t bytes);
  */
 void dunlin__heap_give_back(void);
 
+/* On arm64: whether the system says that the processor has dot products of int8; elsewhere false.
+ */
+bool dunlin__sys_has_int8_dot(void);
+
 /* The system's words for an errno, of any thread. */
 void dunlin__sys_reason(int code, char *out_text, size_t n_bytes);
 

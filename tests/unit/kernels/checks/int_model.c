@@ -139,6 +139,25 @@ void int_sums_free(int_sums *sums)
     free(sums->db);
 }
 
+void int_same(const dunlin_int_kernels *k, const char *what, const int8_t *is, const int8_t *wanted,
+              int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        cr_assert_eq(is[i], wanted[i], "%s: %s: element %lld is %d, not %d", k->isa, what,
+                     (long long)i, is[i], wanted[i]);
+    }
+    cr_assert(int_is_intact(is), "%s: %s", k->isa, what);
+}
+
+void int_same_stats(const dunlin_int_kernels *k, const char *what, const dunlin_int_stats *is,
+                    const dunlin_int_stats *wanted)
+{
+    cr_assert(is->largest == wanted->largest && is->n_clipped == wanted->n_clipped,
+              "%s: %s: largest %lld not %lld, clipped %lld not %lld", k->isa, what,
+              (long long)is->largest, (long long)wanted->largest, (long long)is->n_clipped,
+              (long long)wanted->n_clipped);
+}
+
 void each_int(each_int_fn fn)
 {
     cr_assert_not_null(dunlin__int_kernels_isa(0));

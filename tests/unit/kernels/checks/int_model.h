@@ -31,6 +31,12 @@ void int_model_conv(const dunlin_conv_shape *shape, int64_t n, const int8_t *x, 
                     const int8_t *dy, int_sums *out_sums);
 void int_sums_free(int_sums *sums);
 
+/* The same n elements, and nothing was written outside; the same statistics. `what` is told. */
+void int_same(const dunlin_int_kernels *k, const char *what, const int8_t *is, const int8_t *wanted,
+              int64_t n);
+void int_same_stats(const dunlin_int_kernels *k, const char *what, const dunlin_int_stats *is,
+                    const dunlin_int_stats *wanted);
+
 /* Calls fn for every usable table. */
 typedef void (*each_int_fn)(const dunlin_int_kernels *kernels);
 void each_int(each_int_fn fn);

@@ -2,20 +2,15 @@
  * int_select.c - which tables of integer kernels this machine can run, best first. Whether it has
  * dot products of int8 is asked here; the rest of a set is what select.c says of it.
  */
-#define _GNU_SOURCE
-
 #include "kernels/api/integer.h"
 #include "kernels/api/kernels.h"
+
+#include <mem/platform.h>
 
 #include <string.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
-#elif defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#elif defined(__aarch64__) && defined(__APPLE__)
-#include <sys/sysctl.h>
 #endif
 
 #if defined(DUNLIN_HAS_INT_AVX512_VNNI)
@@ -93,17 +88,9 @@ static bool has_dot(const char *name)
         return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c >> 11 & 1) != 0;
     }
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
-#elif defined(__aarch64__) && defined(__linux__)
-    (void)name;
-    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#elif defined(__aarch64__) && defined(__APPLE__)
-    int has = 0;
-    size_t size = sizeof has;
-    (void)name;
-    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, NULL, 0) == 0 && has != 0;
 #else
     (void)name;
-    return false;
+    return dunlin__sys_has_int8_dot();
 #endif
 }
 

@@ -2,7 +2,7 @@
  * int_table.c - one instruction set's integer kernels, as the table that the rest of the trainer
  * calls. DUNLIN_INT_NAME is the set's name as integer.h gives it.
  */
-#include "kernels/integer/integer.h"
+#include "kernels/integer/int_entries.h"
 
 extern const dunlin_int_kernels K(int_kernels);
 

@@ -4,7 +4,7 @@
  * a time. Rows of windows are packed by who uses them and rounded as they leave the registers.
  */
 #include "int_depthwise.h"
-#include "integer.h"
+#include "int_entries.h"
 
 /* How a view is cut. */
 typedef struct int_plan {
@@ -143,27 +143,53 @@ static void pack_task(void *ctx, size_t task)
     (to, job->plan.groups, width, bias, min_i64(width, job->columns - column), job->start + column);
 }
 
+/* Rows that lie as the windows of a plain view do: one pixel each. */
+static void pack_plain(const int_conv_job *job, int64_t first, int64_t n, dot_a *a, int64_t *at)
+{
+    const conv_view *view = &job->view;
+    const int64_t pitch = job->plan.pitch;
+    const int64_t end = job->plan.groups * DOT_GROUP;
+    const int8_t *from = job->source + first * view->source_pitch + job->group * view->channels;
+    const int64_t out = job->group * view->outputs + job->first_column;
+    for (int64_t i = 0; i < n; i++) {
+        K(int_pack_row)(from + i * view->source_pitch, job->plan.depth, a + i * pitch);
+        for (int64_t k = job->plan.depth; k < end; k++) {
+            a[i * pitch + k] = 0;
+        }
+        at[i] = (first + i) * view->out_pitch + out;
+    }
+}
+
 /* Rows [first, first + n) of the view, packed, and where each lands. */
 static void pack_rows(const int_conv_job *job, int64_t first, int64_t n, dot_a *a, int64_t *at)
 {
     const conv_view *view = &job->view;
-    const int64_t per_sample = view_rows(view);
     const int64_t source_size = (int64_t)view->h.n_source * view->w.n_source * view->source_pitch;
-    const int64_t depth = job->plan.depth;
-    int_window window = {.view = view};
+    const int64_t end = job->plan.groups * DOT_GROUP;
+    if (dunlin__view_is_plain(view) && view->h.out_step == 1 && view->w.out_step == 1) {
+        pack_plain(job, first, n, a, at);
+        return;
+    }
+    int64_t sample = first / view_rows(view);
+    int_window window = {.view = view,
+                         .t = first % view_rows(view) / view->w.n_grid,
+                         .u = first % view_rows(view) % view->w.n_grid};
     for (int64_t i = 0; i < n; i++) {
-        const int64_t sample = (first + i) / per_sample;
-        const int64_t in_sample = (first + i) % per_sample;
         window.source = job->source + sample * source_size + job->group * view->channels;
-        window.t = in_sample / view->w.n_grid;
-        window.u = in_sample % view->w.n_grid;
         dot_a *row = a + i * job->plan.pitch;
         K(int_pack_window)(&window, row);
-        for (int64_t k = depth; k < job->plan.groups * DOT_GROUP; k++) {
+        for (int64_t k = job->plan.depth; k < end; k++) {
             row[k] = 0;
         }
         at[i] = view_out_pixel(view, sample, window.t, window.u) * view->out_pitch +
                 job->group * view->outputs + job->first_column;
+        if (++window.u == view->w.n_grid) {
+            window.u = 0;
+            if (++window.t == view->h.n_grid) {
+                window.t = 0;
+                sample++;
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
  * side, and the sums of a block are added to the gradient in memory.
  */
 #include "int_depthwise.h"
-#include "integer.h"
+#include "int_entries.h"
 
 #define PIXELS 512    /* of a block */
 #define GRAD_TILES 8  /* of rows of the gradient that are packed at once */

@@ -54,7 +54,7 @@ static inline int64_t int_groups(int64_t depth)
  * of a tile do not share their places in the cache. */
 static inline int64_t int_pitch(int64_t depth)
 {
-    const int64_t pitch = round_up(depth, 64);
+    const int64_t pitch = round_up(depth, 16);
     return pitch % 512 == 0 ? pitch + 64 : pitch;
 }
 
@@ -86,6 +86,8 @@ typedef struct int_window {
     int64_t t, u;
 } int_window;
 
+/* n elements as a row of A. */
+void K(int_pack_row)(const int8_t *from, int64_t n, dot_a *to);
 void K(int_pack_window)(const int_window *window, dot_a *to);
 void K(int_copy_window)(const int_window *window, int8_t *to);
 

@@ -2,7 +2,7 @@
  * int_map.c - element by element over int8: sums, rows of a concat, clip and its gradient,
  * transposition.
  */
-#include "integer.h"
+#include "int_entries.h"
 #include "rounding.h"
 
 /* A pass over elements or rows, in pieces. */

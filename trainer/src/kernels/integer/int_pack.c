@@ -196,6 +196,11 @@ ALWAYS_INLINE void a_copy(dot_a *to, const int8_t *from, int64_t n)
 #endif
 }
 
+void K(int_pack_row)(const int8_t *from, int64_t n, dot_a *to)
+{
+    a_copy(to, from, n);
+}
+
 ALWAYS_INLINE void a_clear(dot_a *to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

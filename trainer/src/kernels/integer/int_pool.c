@@ -2,7 +2,7 @@
  * int_pool.c - maximum and average pooling over int8, forward. A pixel's channels are taken in runs
  * that a task holds.
  */
-#include "integer.h"
+#include "int_entries.h"
 #include "kernels/pool/window.h"
 #include "rounding.h"
 

@@ -2,7 +2,7 @@
  * int_pool_grad.c - the gradients of int_pool.c: each input pixel gathers from the windows that it
  * lies in, so that nothing is added to memory.
  */
-#include "integer.h"
+#include "int_entries.h"
 #include "kernels/pool/window.h"
 #include "rounding.h"
 

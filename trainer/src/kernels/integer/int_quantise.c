@@ -1,7 +1,7 @@
 /*
  * int_quantise.c - float to int8 with a given exponent, and back.
  */
-#include "integer.h"
+#include "int_entries.h"
 #include "rounding.h"
 
 #include <math.h>

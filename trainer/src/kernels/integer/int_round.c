@@ -5,7 +5,7 @@
  * All on magnitudes, the sign is put back. A draw is of (key, element): slices and threads change
  * no bit.
  */
-#include "integer.h"
+#include "int_entries.h"
 #include "rounding.h"
 
 typedef struct round_job {

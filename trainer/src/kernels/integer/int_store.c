@@ -10,6 +10,7 @@ ALWAYS_INLINE vint size_of(vint v, vint *out_sign)
     return (v ^ *out_sign) - *out_sign;
 }
 
+typedef int8_t vchars_wide __attribute__((vector_size(VEC * 4)));
 typedef uint32_t vuint __attribute__((vector_size(VEC * 4)));
 
 ALWAYS_INLINE vint rounded(vint size, int32_t shift, int32_t half)
@@ -26,16 +27,6 @@ ALWAYS_INLINE int64_t lanes(vint mask)
     return n;
 }
 
-/* Lanes of a row's vector that count. */
-ALWAYS_INLINE vint first_lanes(int32_t n)
-{
-    int32_t ones[VEC];
-    for (int i = 0; i < VEC; i++) {
-        ones[i] = i < n ? -1 : 0;
-    }
-    return vint_load(ones);
-}
-
 /* What an addend makes of q; counted are lanes that either rounding clipped. */
 static vint added(const int_target *target, int64_t at, int32_t n, vint q, vint *clipped)
 {
@@ -49,41 +40,136 @@ static vint added(const int_target *target, int64_t at, int32_t n, vint q, vint 
     return vint_max(-most, vint_min(most, q));
 }
 
+/* A vector of a row, with all that may be asked for. */
+ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vint sums,
+                                bool is_plain)
+{
+    const int32_t shift = target->shift > 0 ? target->shift : 0;
+    const vint most = (vint){0} + DUNLIN_INT_MOST;
+    vint sign;
+    const vint size = size_of(sums, &sign);
+    const vint whole = rounded(size, shift, (int32_t)int_half(shift));
+    vint q = vint_min(whole, most);
+    q = (q ^ sign) - sign;
+    if (!is_plain) {
+        vint clipped = whole > most;
+        if (target->addend != NULL) {
+            q = added(target, at, used, q, &clipped);
+        }
+        if (target->mask != NULL) {
+            const vint mask = vint_chars(target->mask + at, used);
+            q &= (mask > target->mask_low) & (mask < target->mask_high);
+        }
+        target->count.n_clipped += lanes(clipped);
+    }
+    q = vint_max((vint){0} + target->low, vint_min((vint){0} + target->high, q));
+    vint_store_chars(target->out + at, q, used);
+    return size;
+}
+
+#if VEC >= 8 && INT_VECTORS == 2
+
+#if VEC == 16
+#define WIDE(op, a, b) _mm512_##op((__m512i)(a), (__m512i)(b))
+typedef __m512i wide;
+
+ALWAYS_INLINE wide with_sign(wide size, wide v)
+{
+    return _mm512_mask_sub_epi32(size, _mm512_movepi32_mask(v), _mm512_setzero_si512(), size);
+}
+
+/* Two rows of two vectors or four of one, as packing leaves their bytes, in order. */
+ALWAYS_INLINE wide in_order(wide v)
+{
+    const wide places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(places, v);
+}
+#else
+#define WIDE(op, a, b) _mm256_##op((__m256i)(a), (__m256i)(b))
+typedef __m256i wide;
+
+ALWAYS_INLINE wide with_sign(wide size, wide v)
+{
+    return _mm256_sign_epi32(size, v);
+}
+
+ALWAYS_INLINE wide in_order(wide v)
+{
+    return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+#endif
+
+/* Whole rows of `width`, as many as four vectors are, without addend and mask: what is beyond int8
+ * saturates as it is packed. */
+ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int64_t n_rows,
+                               int64_t width, const int32_t *tile)
+{
+    const int vectors = (int)(width / VEC);
+    int8_t *out = target->out; /* copies: nothing stored changes them */
+    const int32_t shift = target->shift > 0 ? target->shift : 0;
+    const int32_t half = (int32_t)int_half(shift);
+    const wide low = (wide)((vchars_wide){0} + (int8_t)target->low);
+    const wide high = (wide)((vchars_wide){0} + (int8_t)target->high);
+    vint largest = {0};
+    for (int64_t i = 0; i < n_rows; i += 4 / vectors) {
+        wide q[4];
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            const vint v = vint_load(tile + (i + j / vectors) * INT_WIDTH + j % vectors * VEC);
+            vint sign;
+            const vint size = size_of(v, &sign);
+            largest = vint_max(largest, size);
+            q[j] = with_sign((wide)rounded(size, shift, half), (wide)v);
+        }
+        wide both = WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
+        both = in_order(WIDE(max_epi8, low, WIDE(min_epi8, high, both)));
+        char bytes[sizeof both];
+        memcpy(bytes, &both, sizeof both);
+        for (int64_t j = 0; j < 4 / vectors; j++) {
+            memcpy(out + at[i + j], bytes + j * width, (size_t)width);
+        }
+    }
+    return largest;
+}
+
+#else
+
+ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int64_t n_rows,
+                               int64_t width, const int32_t *tile)
+{
+    (void)width;
+    (void)target;
+    (void)at;
+    (void)n_rows;
+    (void)tile;
+    return (vint){0};
+}
+
+#endif
+
 void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t column, int64_t n,
                   const int32_t *tile)
 {
     int_target *target = (int_target *)block->target;
     const int32_t shift = target->shift > 0 ? target->shift : 0;
     const int32_t half = (int32_t)int_half(shift);
-    const vint most = (vint){0} + DUNLIN_INT_MOST;
-    const vint low = (vint){0} + target->low;
-    const vint high = (vint){0} + target->high;
     const bool is_plain = target->addend == NULL && target->mask == NULL;
     vint largest = {0};
-    for (int64_t j = 0; j < n; j += VEC) {
-        const int32_t used = vec_left(n, j);
-        const vint counts = first_lanes(used);
+    int64_t at[INT_ROWS];
+    for (int64_t i = 0; i < n_rows; i++) {
+        at[i] = target->at[row + i] + target->column + column;
+    }
+    const bool is_whole = (n == INT_WIDTH && n_rows % 2 == 0) || (n == VEC && n_rows % 4 == 0);
+    if (VEC >= 8 && is_plain && is_whole) {
+        largest = n == VEC ? store_whole(target, at, n_rows, VEC, tile)
+                           : store_whole(target, at, n_rows, INT_WIDTH, tile);
+    } else {
         for (int64_t i = 0; i < n_rows; i++) {
-            const int64_t at = target->at[row + i] + target->column + column + j;
-            vint sign;
-            const vint size = size_of(vint_load(tile + i * INT_WIDTH + j), &sign);
-            const vint whole = rounded(size, shift, half);
-            vint q = vint_min(whole, most);
-            q = (q ^ sign) - sign;
-            largest = vint_max(largest, size & counts);
-            if (!is_plain) {
-                vint clipped = whole > most;
-                if (target->addend != NULL) {
-                    q = added(target, at, used, q, &clipped);
-                }
-                if (target->mask != NULL) {
-                    const vint mask = vint_chars(target->mask + at, used);
-                    q &= (mask > target->mask_low) & (mask < target->mask_high);
-                }
-                target->count.n_clipped += lanes(clipped & counts);
+            for (int64_t j = 0; j < n; j += VEC) {
+                const vint sums = vint_load(tile + i * INT_WIDTH + j);
+                largest = vint_max(largest,
+                                   store_vector(target, at[i] + j, vec_left(n, j), sums, is_plain));
             }
-            q = vint_max(low, vint_min(high, q));
-            vint_store_chars(target->out + at, q, used);
         }
     }
     int32_t most_of_tile = 0;

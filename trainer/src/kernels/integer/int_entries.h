@@ -1,8 +1,8 @@
 /*
- * integer.h - the entries of one instruction set's table of integer kernels.
+ * int_entries.h - the entries of one instruction set's table of integer kernels.
  */
-#ifndef DUNLIN_KERNELS_INTEGER_ENTRIES_H
-#define DUNLIN_KERNELS_INTEGER_ENTRIES_H
+#ifndef DUNLIN_KERNELS_INT_ENTRIES_H
+#define DUNLIN_KERNELS_INT_ENTRIES_H
 
 #include "kernels/api/integer.h"
 #include "kernels/simd/vec.h"
