@@ -61,8 +61,9 @@ static void check_round(const dunlin_int_kernels *k, dunlin_int_mode mode, int32
         wide[i] = (int64_t)test_random_below(&state, (uint64_t)1 << spread) -
                   ((int64_t)1 << (spread - 1));
         wide[i] = i == 0 ? INT32_MIN : i == 1 ? INT32_MAX : wide[i];
-        wide[i] =
-            i > 2 && i % 4 == 0 && shift > 0 ? wide[i] >> (shift - 1) << (shift - 1) : wide[i];
+        if (i > 2 && i % 4 == 0 && shift > 0) { /* halves and wholes */
+            wide[i] -= wide[i] % ((int64_t)1 << (shift - 1));
+        }
         narrow[i] = (int32_t)wide[i];
         const int64_t v = is_wide ? (wide[i] *= 1 + below(&state, 3)) : narrow[i];
         const int64_t size = v < 0 ? -v : v;

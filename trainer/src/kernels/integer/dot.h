@@ -134,6 +134,8 @@ ALWAYS_INLINE vdot_operand vdot_load(const dot_b *p)
     return v;
 }
 
+typedef uint32_t vuint __attribute__((vector_size(VEC * 4)));
+
 ALWAYS_INLINE vint vint_load(const int32_t *p)
 {
     vint v;

@@ -101,7 +101,7 @@ typedef struct run_count {
 ALWAYS_INLINE void run_finish(const int_target *target, int_run *sums, int64_t at, int64_t n,
                               run_count *count)
 {
-    typedef uint32_t vuint __attribute__((vector_size(VEC * 4)));
+
     const int32_t shift = target->shift > 0 ? target->shift : 0;
     const int32_t half = (int32_t)int_half(shift);
     const vint most = (vint){0} + DUNLIN_INT_MOST;
@@ -109,7 +109,7 @@ ALWAYS_INLINE void run_finish(const int_target *target, int_run *sums, int64_t a
     for (int j = 0; j < RUN_VECTORS; j++) {
         const vint sign = sums->of[j] >> 31;
         const vint size = (sums->of[j] ^ sign) - sign;
-        const vint whole = (vint)((vuint)(size + half) >> (uint32_t)shift);
+        const vint whole = (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
         count->largest = vint_max(count->largest, size);
         count->n_clipped -= whole > most;
         sums->of[j] = (vint_min(whole, most) ^ sign) - sign;

@@ -168,9 +168,10 @@ void K(int_start)(const dot_b *b, int64_t groups, int64_t width, const int32_t *
         for (int64_t k = 0; DOT_OFFSET != 0 && k < groups; k++) {
             sum = vdot(sum, ones, vdot_load(b + (k * width + j) * DOT_GROUP));
         }
-        vint_store(start + j, sum * -DOT_OFFSET);
+        /* without sign: it may wrap, and wraps back as the products are added */
+        vint_store(start + j, (vint)((vuint)sum * (uint32_t)-DOT_OFFSET));
         for (int64_t i = j; bias != NULL && i < min_i64(n, j + VEC); i++) {
-            start[i] += bias[i];
+            start[i] = (int32_t)((uint32_t)start[i] + (uint32_t)bias[i]);
         }
     }
 }

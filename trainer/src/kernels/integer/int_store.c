@@ -11,11 +11,10 @@ ALWAYS_INLINE vint size_of(vint v, vint *out_sign)
 }
 
 typedef int8_t vchars_wide __attribute__((vector_size(VEC * 4)));
-typedef uint32_t vuint __attribute__((vector_size(VEC * 4)));
 
 ALWAYS_INLINE vint rounded(vint size, int32_t shift, int32_t half)
 {
-    return (vint)((vuint)(size + half) >> (uint32_t)shift);
+    return (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
 }
 
 ALWAYS_INLINE int64_t lanes(vint mask)
