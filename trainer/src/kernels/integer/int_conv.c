@@ -45,7 +45,7 @@ static void plan_view(const conv_view *view, int_plan *plan)
     plan->rows = max_i64(1, min_i64(INT_BLOCK_TILES, fit)) * INT_ROWS;
     plan->b_bytes = int_room(column_bytes * plan->width);
     plan->start_bytes = int_room(plan->width * (int64_t)sizeof(int32_t));
-    plan->room_bytes = int_room(plan->rows * plan->pitch * (int64_t)sizeof(dot_a)) +
+    plan->room_bytes = int_room((plan->rows * plan->pitch + INT_SLACK) * (int64_t)sizeof(dot_a)) +
                        int_room(plan->rows * (int64_t)sizeof(int64_t));
 }
 
@@ -172,6 +172,7 @@ static void pack_rows(const int_conv_job *job, int64_t first, int64_t n, dot_a *
     }
     int64_t sample = first / view_rows(view);
     int_window window = {.view = view,
+                         .end = job->source + job->call->n_samples * source_size,
                          .t = first % view_rows(view) / view->w.n_grid,
                          .u = first % view_rows(view) % view->w.n_grid};
     for (int64_t i = 0; i < n; i++) {
@@ -198,8 +199,9 @@ static void rows_task(void *ctx, size_t slot)
     int_conv_job *job = (int_conv_job *)ctx;
     const dunlin_int_conv_call *call = job->call;
     dot_a *a = (dot_a *)(void *)(job->rooms + (int64_t)slot * job->plan.room_bytes);
-    int64_t *at = (int64_t *)(void *)((char *)a + int_room(job->plan.rows * job->plan.pitch *
-                                                           (int64_t)sizeof(dot_a)));
+    int64_t *at =
+        (int64_t *)(void *)((char *)a + int_room((job->plan.rows * job->plan.pitch + INT_SLACK) *
+                                                 (int64_t)sizeof(dot_a)));
     int_target target = {.out = call->out,
                          .at = at,
                          .shift = call->rounding.shift,

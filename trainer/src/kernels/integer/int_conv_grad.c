@@ -44,7 +44,8 @@ static void plan_grad(const conv_view *view, int_grad_plan *plan)
     plan->b_bytes = int_room(lanes * int_panels_width(view->outputs) * (int64_t)sizeof(dot_b));
     plan->start_bytes = int_room(int_panels_width(view->outputs) * (int64_t)sizeof(int32_t));
     plan->a_bytes = int_room(lanes * plan->rows * (int64_t)sizeof(dot_a));
-    plan->lines_bytes = dunlin__view_is_plain(view) ? 0 : int_room(plan->depth * GRAD_LINES);
+    plan->lines_bytes =
+        dunlin__view_is_plain(view) ? 0 : int_room(plan->depth * GRAD_LINES + INT_SLACK);
     plan->room_bytes = plan->a_bytes + plan->lines_bytes;
 }
 
@@ -124,6 +125,7 @@ static void pack_source(const int_grad_job *job, int64_t row, int64_t n, int8_t 
             const int64_t pixel = job->first_pixel + i + j;
             const int64_t in_sample = pixel % per_sample;
             const int_window window = {.view = view,
+                                       .end = job->call->x + job->call->n_samples * source_size,
                                        .source = x + pixel / per_sample * source_size,
                                        .t = in_sample / view->w.n_grid,
                                        .u = in_sample % view->w.n_grid};

@@ -84,10 +84,18 @@ typedef struct int_window {
     const conv_view *view;
     const int8_t *source;
     int64_t t, u;
+    const int8_t *end; /* of the tensor that the source is in: nothing is read from there on */
 } int_window;
+
+/* Elements behind a packed row that may be written before the next one is. */
+#define INT_SLACK 16
 
 /* n elements as a row of A. */
 void K(int_pack_row)(const int8_t *from, int64_t n, dot_a *to);
+/* Without the short way. */
+void K(int_pack_long)(const int_window *window, dot_a *to);
+void K(int_copy_long)(const int_window *window, int8_t *to);
+/* Up to INT_SLACK elements behind it may be written. */
 void K(int_pack_window)(const int_window *window, dot_a *to);
 void K(int_copy_window)(const int_window *window, int8_t *to);
 

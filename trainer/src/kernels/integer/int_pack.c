@@ -219,6 +219,34 @@ ALWAYS_INLINE void chars_clear(int8_t *to, int64_t n)
     memset(to, 0, (size_t)n);
 }
 
+/* A window of short lines that lies in the source: each line as a chunk, of which the next line
+ * overwrites what is too much. False: it is not one. */
+static bool copy_short(const int_window *window, uint8_t flip, int8_t *to)
+{
+    const conv_view *view = window->view;
+    const int64_t line = (int64_t)view->w.n_taps * view->channels;
+    const int64_t y0 = window->t * view->h.step + view->h.offset;
+    const int64_t x0 = window->u * view->w.step + view->w.offset;
+    const int64_t last = y0 + (int64_t)(view->h.n_taps - 1) * view->h.pitch;
+    if (line > CHUNK || view->w.pitch != 1 || view->channels != view->source_pitch || y0 < 0 ||
+        last >= view->h.n_source || x0 < 0 || x0 + view->w.n_taps > view->w.n_source) {
+        return false;
+    }
+    const int64_t pitch = (int64_t)view->w.n_source * view->source_pitch;
+    const int8_t *from = window->source + y0 * pitch + x0 * view->source_pitch;
+    if (window->end - (from + (last - y0) * pitch) < CHUNK) {
+        return false;
+    }
+    const chars16 with = (chars16){0} + (int8_t)flip;
+    for (int64_t i = 0; i < view->h.n_taps; i++) {
+        chars16 v;
+        memcpy(&v, from + i * view->h.pitch * pitch, sizeof v);
+        v ^= with;
+        memcpy(to + i * line, &v, sizeof v);
+    }
+    return true;
+}
+
 /* A window's taps, those outside the source as zero; a row of taps at once where they lie together.
  */
 #define WINDOW(name, type, copy, clear)                                                            \
@@ -260,5 +288,19 @@ ALWAYS_INLINE void chars_clear(int8_t *to, int64_t n)
         }                                                                                          \
     }
 
-WINDOW(int_pack_window, dot_a, a_copy, a_clear)
-WINDOW(int_copy_window, int8_t, chars_copy, chars_clear)
+WINDOW(int_pack_long, dot_a, a_copy, a_clear)
+WINDOW(int_copy_long, int8_t, chars_copy, chars_clear)
+
+void K(int_pack_window)(const int_window *window, dot_a *to)
+{
+    if (sizeof(dot_a) != 1 || !copy_short(window, DOT_OFFSET, (int8_t *)to)) {
+        K(int_pack_long)(window, to);
+    }
+}
+
+void K(int_copy_window)(const int_window *window, int8_t *to)
+{
+    if (!copy_short(window, 0, to)) {
+        K(int_copy_long)(window, to);
+    }
+}

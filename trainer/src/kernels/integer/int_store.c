@@ -98,10 +98,10 @@ ALWAYS_INLINE wide in_order(wide v)
 }
 #endif
 
-/* Whole rows of `width`, as many as four vectors are, without addend and mask: what is beyond int8
- * saturates as it is packed. */
+/* Rows of `width`, n of it, as many as four vectors are, without addend and mask: what is beyond
+ * int8 saturates as it is packed. */
 ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int64_t n_rows,
-                               int64_t width, const int32_t *tile)
+                               int64_t width, int64_t n, const int32_t *tile)
 {
     const int vectors = (int)(width / VEC);
     int8_t *out = target->out; /* copies: nothing stored changes them */
@@ -125,7 +125,16 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
         char bytes[sizeof both];
         memcpy(bytes, &both, sizeof both);
         for (int64_t j = 0; j < 4 / vectors; j++) {
-            memcpy(out + at[i + j], bytes + j * width, (size_t)width);
+            const char *row = bytes + j * width;
+            if (n == width) {
+                memcpy(out + at[i + j], row, (size_t)width);
+                continue;
+            }
+            vbytes part;
+            for (int64_t k = 0; k < n; k += VEC) {
+                memcpy(&part, row + k, sizeof part);
+                vbytes_store((uint8_t *)out + at[i + j] + k, part, vec_left(n, k));
+            }
         }
     }
     return largest;
@@ -134,9 +143,10 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
 #else
 
 ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int64_t n_rows,
-                               int64_t width, const int32_t *tile)
+                               int64_t width, int64_t n, const int32_t *tile)
 {
     (void)width;
+    (void)n;
     (void)target;
     (void)at;
     (void)n_rows;
@@ -158,10 +168,10 @@ void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t c
     for (int64_t i = 0; i < n_rows; i++) {
         at[i] = target->at[row + i] + target->column + column;
     }
-    const bool is_whole = (n == INT_WIDTH && n_rows % 2 == 0) || (n == VEC && n_rows % 4 == 0);
-    if (VEC >= 8 && is_plain && is_whole) {
-        largest = n == VEC ? store_whole(target, at, n_rows, VEC, tile)
-                           : store_whole(target, at, n_rows, INT_WIDTH, tile);
+    if (VEC >= 8 && is_plain && n > VEC && n_rows % 2 == 0) {
+        largest = store_whole(target, at, n_rows, INT_WIDTH, n, tile);
+    } else if (VEC >= 8 && is_plain && n <= VEC && n_rows % 4 == 0) {
+        largest = store_whole(target, at, n_rows, VEC, n, tile);
     } else {
         for (int64_t i = 0; i < n_rows; i++) {
             for (int64_t j = 0; j < n; j += VEC) {
