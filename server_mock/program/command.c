@@ -92,6 +92,8 @@ static const arg args[] = {
      "what goes wrong, and when (see FAULTS.md)", 0, 0, 0},
     {"--rotate-signing-key", ARG_FLAG, AT(wants_rotation), NULL,
      "with --state alone: the next key signs from now on; ends then", 0, 0, 0},
+    {"--privacy", ARG_TEXT, AT(privacy), "QUESTION",
+     "alone: what a private run costs, as JSON (see PRIVACY.md); ends then", 0, 0, 0},
 };
 
 /* A number that ends where `end` stands. */
@@ -199,6 +201,9 @@ static const char *missing_of(const server_command *command)
 /* What the library says of the options; a rotation has neither an address nor a task. */
 static int check(const server_command *command)
 {
+    if (command->privacy != NULL) {
+        return EXIT_OK; /* it is read when it is answered */
+    }
     const char *missing = missing_of(command);
     if (missing != NULL) {
         return program_misuse(&server_program, "%s is missing; --help describes it", missing);

@@ -21,6 +21,7 @@ typedef struct server_command {
     int64_t n_threads;
     dunlin_log_level log_level;
     bool wants_rotation; /* of the signing key, and nothing else */
+    const char *privacy; /* a question of privacy, and nothing else; NULL: none */
 } server_command;
 
 /* An error, or a missing option, was reported in one line that names the option. */

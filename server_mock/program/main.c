@@ -80,12 +80,28 @@ static int rotate(const char *state_folder)
     return EXIT_OK;
 }
 
+/* --privacy: the answer. */
+static int answer(const char *question)
+{
+    dunlin_error error = {0};
+    char *text = NULL;
+    if (dunlin_server_privacy(question, &text, &error) != DUNLIN_OK) {
+        return tell(&error);
+    }
+    (void)printf("%s\n", text);
+    dunlin_server_free_text(text);
+    return EXIT_OK;
+}
+
 int main(int argc, char **argv)
 {
     server_command command;
     const args_result result = server_command_parse(argc, (const char *const *)argv, &command);
     if (result.is_done) {
         return result.exit_status;
+    }
+    if (command.privacy != NULL) {
+        return answer(command.privacy);
     }
     sigset_t awaited;
     hold_signals(&awaited);

@@ -213,6 +213,19 @@ DUNLIN_API void dunlin_server_destroy(dunlin_server *server);
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_rotate_signing_key(
     const char *state_folder, char out_key_id[DUNLIN_SERVER_KEY_ID_BYTES], dunlin_error *out_error);
 
+/**
+ * What a private run costs, or the noise that a wanted epsilon needs: "sampling=poisson:0.01,
+ * noise=1.1,rounds=1000,delta=1e-5" without the blank, or epsilon=2 in place of noise (PRIVACY.md
+ * has all keys). Needs no server, and no round of one is private yet.
+ *
+ * @return OK; ARGUMENT names the number and what it may be; UNSUPPORTED what cannot be accounted
+ * for; LIMIT: the epsilon cannot be reached; MEMORY. *out_text is a JSON object; give it back with
+ * dunlin_server_free_text(). On failure it is NULL.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_privacy(const char *question,
+                                                                char **out_text,
+                                                                dunlin_error *out_error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "http/http_daemon.h"
+#include "privacy/ask.h"
 #include "rounds/rounds.h"
 #include "server/lifecycle.h"
 #include "server/status.h"
@@ -268,4 +269,19 @@ dunlin_status dunlin_server_rotate_signing_key(const char *state_folder,
     dunlin__server_certs_free(&certs, &alloc);
     (void)close(fd);
     return status;
+}
+
+dunlin_status dunlin_server_privacy(const char *question, char **out_text, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    *out_text = NULL;
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    dunlin__privacy_question asked;
+    dunlin__privacy_answer answer;
+    DUNLIN_TRY(dunlin__privacy_read(question, &asked, out_error));
+    DUNLIN_TRY(dunlin__privacy_account(&asked, &alloc, &answer, out_error));
+    *out_text = dunlin__privacy_tell(&asked, &answer);
+    return *out_text != NULL
+               ? DUNLIN_OK
+               : dunlin__fail(out_error, DUNLIN_MEMORY, "privacy", 0, "no memory for the answer");
 }

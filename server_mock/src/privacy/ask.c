@@ -1,0 +1,179 @@
+/*
+ * ask.c - a question of privacy as a text, and its answer as JSON.
+ *
+ * Invariant: each key is a row of a table, and is read to its last character or refused.
+ */
+#include "ask.h"
+
+#include <mem/support.h>
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_BYTES 64u
+
+static const char *const samplings[] = {"first_come", "poisson", "fixed", "tree"};
+static const char *const accountants[] = {"", "rdp", "pld"};
+
+/* One number of the question. */
+typedef struct number_key {
+    const char *key;
+    size_t offset;
+    bool is_whole;
+} number_key;
+
+#define AT(member) offsetof(dunlin__privacy_question, member)
+
+static const number_key number_keys[] = {
+    {"noise", AT(noise), false},          {"epsilon", AT(epsilon), false},
+    {"delta", AT(delta), false},          {"clip", AT(clip), false},
+    {"rounds", AT(n_rounds), true},       {"most", AT(most_rounds), true},
+    {"separation", AT(separation), true}, {"population", AT(population), true},
+};
+
+/* True if all of the text is one number. */
+static bool take_number(const char *text, double *out_value)
+{
+    char *end = NULL;
+    const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == '.';
+    *out_value = begins ? strtod(text, &end) : 0;
+    return begins && *end == 0;
+}
+
+static bool take_whole(const char *text, uint64_t *out_value)
+{
+    char *end = NULL;
+    const bool begins = text[0] >= '0' && text[0] <= '9' && strlen(text) < 19;
+    *out_value = begins ? strtoull(text, &end, 10) : 0;
+    return begins && *end == 0;
+}
+
+/* "poisson:0.01", "fixed:100/10000", or a name alone; cuts the text up. */
+static bool take_sampling(char *value, dunlin__privacy_question *question)
+{
+    char *rest = strchr(value, ':');
+    if (rest != NULL) {
+        *rest++ = 0;
+    }
+    if (strcmp(value, "poisson") == 0) {
+        question->sampling = DUNLIN_SAMPLING_POISSON;
+        return rest != NULL && take_number(rest, &question->rate);
+    }
+    if (strcmp(value, "fixed") == 0) {
+        char *slash = rest != NULL ? strchr(rest, '/') : NULL;
+        question->sampling = DUNLIN_SAMPLING_FIXED;
+        if (slash == NULL) {
+            return false;
+        }
+        *slash = 0;
+        return take_whole(rest, &question->cohort) && take_whole(slash + 1, &question->population);
+    }
+    question->sampling =
+        strcmp(value, "tree") == 0 ? DUNLIN_SAMPLING_TREE : DUNLIN_SAMPLING_FIRST_COME;
+    return rest == NULL && (strcmp(value, "tree") == 0 || strcmp(value, "first_come") == 0);
+}
+
+static bool take_word(const char *key, char *value, dunlin__privacy_question *question)
+{
+    if (strcmp(key, "sampling") == 0) {
+        return take_sampling(value, question);
+    }
+    if (strcmp(key, "accountant") == 0) {
+        const bool is_rdp = strcmp(value, "rdp") == 0;
+        question->accountant = is_rdp ? DUNLIN_ACCOUNTANT_RDP : DUNLIN_ACCOUNTANT_PLD;
+        return is_rdp || strcmp(value, "pld") == 0;
+    }
+    question->is_discrete = strcmp(value, "discrete") == 0;
+    return strcmp(key, "kind") == 0 && (question->is_discrete || strcmp(value, "gaussian") == 0);
+}
+
+static bool take_part(const char *key, char *value, dunlin__privacy_question *question)
+{
+    for (size_t i = 0; i < sizeof number_keys / sizeof number_keys[0]; i++) {
+        if (strcmp(key, number_keys[i].key) == 0) {
+            char *place = (char *)question + number_keys[i].offset;
+            double number = 0;
+            uint64_t whole = 0;
+            const bool is_read =
+                number_keys[i].is_whole ? take_whole(value, &whole) : take_number(value, &number);
+            memcpy(place, number_keys[i].is_whole ? (const void *)&whole : (const void *)&number,
+                   sizeof(uint64_t));
+            return is_read;
+        }
+    }
+    return take_word(key, value, question);
+}
+
+dunlin_status dunlin__privacy_read(const char *text, dunlin__privacy_question *out_question,
+                                   dunlin_error *error)
+{
+    *out_question = dunlin__privacy_ask();
+    while (*text != 0) {
+        const size_t n = strcspn(text, ",");
+        char part[WORD_BYTES] = {0};
+        memcpy(part, text, n < WORD_BYTES ? n : WORD_BYTES - 1);
+        char *value = strchr(part, '=');
+        bool is_read = value != NULL && n < WORD_BYTES;
+        if (is_read) {
+            *value++ = 0;
+            is_read = take_part(part, value, out_question);
+        }
+        if (!is_read) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "privacy", 0,
+                                "'%.*s' is no part of a question of privacy: sampling=..., "
+                                "noise=F or epsilon=F, delta=F, clip=F, rounds=N, most=N, "
+                                "separation=N, population=N, accountant=..., kind=... "
+                                "(PRIVACY.md)",
+                                (int)(n < WORD_BYTES ? n : WORD_BYTES), text);
+        }
+        text += n;
+        text += *text == ',' ? 1 : 0;
+    }
+    return DUNLIN_OK;
+}
+
+/* What the figures rest on, for people. */
+static const char *assumption_of(dunlin__privacy_sampling sampling)
+{
+    switch (sampling) {
+    case DUNLIN_SAMPLING_POISSON:
+        return "each device is drawn by itself with this chance, by a secret seed, and nobody "
+               "outside learns who was drawn; rounds with nobody give noise too";
+    case DUNLIN_SAMPLING_FIXED:
+        return "each cohort is drawn afresh without replacement, and nobody outside learns who was "
+               "drawn";
+    case DUNLIN_SAMPLING_TREE:
+        return "each node of the tree has noise of its own; a device keeps the separation and the "
+               "most rounds";
+    case DUNLIN_SAMPLING_FIRST_COME:
+        break;
+    }
+    return "a device keeps the separation and the most rounds; who takes part may be known";
+}
+
+char *dunlin__privacy_tell(const dunlin__privacy_question *question,
+                           const dunlin__privacy_answer *answer)
+{
+    const bool is_fixed = question->sampling == DUNLIN_SAMPLING_FIXED;
+    json_t *order = answer->order > 0 ? json_real(answer->order) : json_null();
+    json_t *least = answer->least > 0 ? json_real(answer->least) : json_null();
+    json_t *share = is_fixed ? json_real((double)question->cohort / (double)question->population)
+                    : question->sampling == DUNLIN_SAMPLING_POISSON ? json_real(question->rate)
+                                                                    : json_null();
+    json_t *object = json_pack(
+        "{s:f, s:o, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:s, s:o, s:b, s:f, s:s, s:s, s:s, s:s}",
+        "epsilon", answer->epsilon, "epsilon_at_least", least, "delta", question->delta, "noise",
+        answer->noise, "clip", question->clip, "deviation", answer->deviation, "rounds",
+        (json_int_t)question->n_rounds, "sampling", samplings[question->sampling], "rate", share,
+        "accountant", accountants[answer->accountant], "order", order, "amplified",
+        answer->is_amplified, "sensitivity", answer->sensitivity, "kind",
+        question->is_discrete ? "discrete" : "gaussian", "unit", "device", "neighbours",
+        is_fixed ? "one device is another one" : "one device is there or not", "assumes",
+        assumption_of(question->sampling));
+    char *text =
+        object != NULL ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) : NULL;
+    json_decref(object);
+    return text;
+}
