@@ -72,6 +72,15 @@ static const char *const built_in[][2] = {
 static const bool is_slow[] = {true, false, true, true, false, true, false, true};
 #define N_BUILT_IN ((int32_t)(sizeof built_in / sizeof built_in[0]))
 
+/* A part of a named study has every change at 25, 50 and 75 % of a step, and no trace. */
+static bool is_wanted(const study_flags *flags, int32_t s)
+{
+    if (flags->named != NULL) {
+        return strncmp(built_in[s][0], "trace", 5) != 0;
+    }
+    return !flags->is_quick || !is_slow[s];
+}
+
 /* "STEP[.PERCENT] SIZE|N%" */
 static bool parse_point(const char *line, point *out_point)
 {
@@ -339,7 +348,7 @@ static int run(study *at)
         static scenario what;
         for (int32_t s = 0; s < N_BUILT_IN; s++) {
             char text[512];
-            if (flags->is_quick && is_slow[s]) {
+            if (!is_wanted(flags, s)) {
                 continue;
             }
             what = (scenario){.n_points = 0};

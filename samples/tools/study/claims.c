@@ -18,6 +18,47 @@ const char *const claims_columns[] = {
     "time_ours",       "time_ours_low",  "time_ours_high", "time_cases",
     "time_cases_good", "time_best_case", "time_holds",     NULL};
 
+double claim_number(const json_t *row, const char *column)
+{
+    const json_t *cell = json_object_get(row, column);
+    return json_is_number(cell) ? json_number_value(cell) : (double)NAN;
+}
+
+const char *claim_text(const json_t *row, const char *column)
+{
+    return json_string_value(json_object_get(row, column));
+}
+
+bool claim_is(const json_t *row, const char *column, const char *text)
+{
+    const char *found = claim_text(row, column);
+    return found != NULL && strcmp(found, text) == 0;
+}
+
+/* Whether a row before that one has the same number. */
+static bool is_before(const json_t *rows, size_t end, const char *column, double number)
+{
+    for (size_t i = 0; i < end; i++) {
+        if (!(fabs(claim_number(json_array_get(rows, i), column) - number) > 0.0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void claim_list(const json_t *rows, const char *column, char *out, size_t bytes)
+{
+    size_t length = strlen(out);
+    const char *comma = "";
+    for (size_t i = 0; i < json_array_size(rows) && length < bytes; i++) {
+        const double number = claim_number(json_array_get(rows, i), column);
+        if (isfinite(number) && !is_before(rows, i, column, number)) {
+            length += (size_t)snprintf(out + length, bytes - length, "%s%.0f", comma, number);
+            comma = ", ";
+        }
+    }
+}
+
 static bool has_number(const claim *of)
 {
     return isfinite(of->paper);
@@ -46,12 +87,12 @@ static bool is_good(const claim *of, double value, double low, double high)
 }
 
 /* The effect has the paper's direction. */
-static bool has_effect(const claim *of, double low, double high)
+static bool has_effect(const claim *of, double value)
 {
     if (of->sense == CLAIM_ABOUT && has_number(of)) {
-        return of->paper < of->neutral ? high < of->neutral : low > of->neutral;
+        return of->paper < of->neutral ? value < of->neutral : value > of->neutral;
     }
-    return is_beyond(of, low, high, of->neutral, false);
+    return is_beyond(of, value, value, of->neutral, false);
 }
 
 claim_sum claim_begin(const claim *of)
@@ -75,6 +116,7 @@ void claim_add(claim_sum *to, double value, double low, double high, const char 
     }
     to->n++;
     to->n_good += is_good(of, value, low, high) ? 1 : 0;
+    to->n_part += has_effect(of, value) ? 1 : 0;
     to->value += value;
     to->low += low;
     to->high += high;
@@ -101,13 +143,13 @@ const char *claim_word(const claim_sum *sum)
     }
     if (of->form == CLAIM_EACH || !has_number(of)) {
         return sum->n_good == sum->n ? "holds"
-               : sum->n_good > 0     ? "holds in part"
+               : sum->n_part > 0     ? "holds in part"
                                      : "does not hold";
     }
     if (is_good(of, value, low, high)) {
         return "holds";
     }
-    return has_effect(of, low, high) ? "holds in part" : "does not hold";
+    return has_effect(of, value) ? "holds in part" : "does not hold";
 }
 
 static void write_rule(const claim *of, char *out, size_t bytes)
@@ -115,7 +157,8 @@ static void write_rule(const claim *of, char *out, size_t bytes)
     const bool is_most = of->sense == CLAIM_AT_MOST;
     char bar[96];
     if (!has_number(of)) {
-        (void)snprintf(bar, sizeof bar, "%s %g", is_most ? "below" : "above", of->neutral);
+        (void)snprintf(bar, sizeof bar, "%s %g with its range", is_most ? "below" : "above",
+                       of->neutral);
     } else if (of->sense == CLAIM_ABOUT) {
         (void)snprintf(bar, sizeof bar, "%g to %g", of->paper * (1.0 - NEAR),
                        of->paper * (1.0 + NEAR));
@@ -123,7 +166,8 @@ static void write_rule(const claim *of, char *out, size_t bytes)
         (void)snprintf(bar, sizeof bar, "at %s %g", is_most ? "most" : "least", of->paper);
     }
     if (of->form == CLAIM_EACH || !has_number(of)) {
-        (void)snprintf(out, bytes, "holds: %s in every case; in part: in some", bar);
+        (void)snprintf(out, bytes, "holds: %s in every case; in part: %s %g in some", bar,
+                       is_most ? "below" : "above", of->neutral);
     } else {
         const bool is_below = is_most || (of->sense == CLAIM_ABOUT && of->paper < of->neutral);
         (void)snprintf(out, bytes, "holds: %s; in part: %s %g", bar, is_below ? "below" : "above",

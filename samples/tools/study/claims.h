@@ -8,12 +8,12 @@
  *   "not run here"     there is no case
  *   "holds"            the figure is reached: at least (at most) the paper's number, at the range's
  *                      unfavourable end; "about": within a quarter of the paper's number
- *   "holds in part"    the effect is there, and smaller: the unfavourable end is beyond `neutral`,
- *                      the value of no effect; of a figure in every case: in some of them
- *   "does not hold"    otherwise
+ *   "holds in part"    the effect is there, but smaller or not beyond its range: the value is on
+ * the good side of `neutral`, the value of no effect; of a figure that counts in every case: in
+ * some of them "does not hold"    otherwise
  *
- * Where the paper's number is not known the bar is `neutral`, in every case. The rule stands with
- * its numbers in the column "rule".
+ * Where the paper's number is not known the bar is `neutral`, beyond the range and in every case.
+ * The rule stands with its numbers in the column "rule".
  */
 #ifndef SAMPLES_STUDY_CLAIMS_H
 #define SAMPLES_STUDY_CLAIMS_H
@@ -51,7 +51,7 @@ typedef struct claim {
 /* The cases of a figure, as they come. */
 typedef struct claim_sum {
     const claim *of;
-    int64_t n, n_good;                /* cases, and those at the bar */
+    int64_t n, n_good, n_part;        /* cases, those at the bar, those beyond `neutral` */
     double value, low, high;          /* sums */
     double best, best_low, best_high; /* of the extreme case */
     char best_name[CLAIM_NAME_BYTES];
@@ -78,6 +78,13 @@ bool claim_value(const claim_sum *sum, double *out_value, double *out_low, doubl
  */
 void claims_add_row(json_t *rows, const char *study_name, const claim *what,
                     const claim_sum *planned, const claim_sum *measured, const char *differs);
+
+/* Cells of a table's rows: not a number, NULL or false where there is none of the kind. */
+double claim_number(const json_t *row, const char *column);
+const char *claim_text(const json_t *row, const char *column);
+bool claim_is(const json_t *row, const char *column, const char *text);
+/* Adds the different whole numbers of a column to a text, in their order: "32, 64". */
+void claim_list(const json_t *rows, const char *column, char *out, size_t bytes);
 
 /* The columns of a table of such rows; ends with NULL. */
 extern const char *const claims_columns[];

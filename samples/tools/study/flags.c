@@ -1,7 +1,7 @@
 /*
  * flags.c - the command line of dunlin-study: what it takes, and what it refuses by name.
  */
-#include "study.h"
+#include "named.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -16,8 +16,10 @@ static const arg flags_table[] = {
     {.kind = ARG_HEADING, .help = "What is compared"},
     {"--models", ARG_TEXT, AT(models), "NAME|FILE.onnx,...",
      "networks (each study has its own list)", 0, 0, 0},
-    {"--budgets", ARG_TEXT, AT(budgets), "SIZE|N%,...",
-     "bytes, or shares of the ideal step of batch 32", 0, 0, 0},
+    {"--budgets", ARG_TEXT, AT(budgets), "SIZE|N%|none:N,...",
+     "bytes, or shares of the ideal step of batch 32, or what a step of N examples takes with no "
+     "memory shared",
+     0, 0, 0},
     {"--policies", ARG_TEXT, AT(policies), "NAME|ghost:N,...",
      "as dunlin-train --policy; ghost:N, of convergence and federated: batch norm over every N "
      "examples alone",
@@ -30,6 +32,7 @@ static const arg flags_table[] = {
      "adaptation: budgets over steps, lines of STEP[.PERCENT] SIZE|N%", 0, 0, 0},
     {"--target", ARG_F64, AT(target), "F", "accuracy that convergence and federated aim at", 0.01,
      1, 0},
+    {"--parts", ARG_TEXT, AT(parts), "STUDY,...", "of a named study, those studies alone", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "How convergence and federated train"},
     {"--lr", ARG_TEXT, AT(rates), "F|rule,...",
      "rates: of several the best on a validation split, for each batch, on --seed; the runs are "
@@ -86,11 +89,10 @@ static const arg flags_table[] = {
      0, 0, 0},
     {"--max-minutes", ARG_F64, AT(max_minutes), "N",
      "begin no new part after so many minutes, and list what is left out; 0: no limit (all "
-     "--quick: "
-     "15)",
+     "--quick and named studies with --quick: 15)",
      0, 1e6, 0},
     {"--max-processor-minutes", ARG_F64, AT(max_processor_minutes), "N",
-     "the same in minutes of processor time (all --quick: 20)", 0, 1e6, 0},
+     "the same in minutes of processor time (there 20)", 0, 1e6, 0},
     {.kind = ARG_HEADING, .help = "Files"},
     {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
      "where vdnn and capuchin write tensors out to; else TMPDIR, else /var/tmp", 0, 0, 0},
@@ -104,11 +106,14 @@ static const arg flags_table[] = {
 static int check_budgets(study_flags *flags)
 {
     const char *at = flags->budgets;
+    flags->n_budgets = 0;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         if (flags->n_budgets == STUDY_MAX_LIST ||
             !study_parse_budget(piece, &flags->budget_list[flags->n_budgets])) {
             return program_misuse(
-                &study_program, "--budgets %s: expected sizes as 256MiB, or shares as 60%%", piece);
+                &study_program,
+                "--budgets %s: expected sizes as 256MiB, shares as 60%%, or none:N with N from 1",
+                piece);
         }
         flags->n_budgets++;
     }
@@ -144,11 +149,24 @@ static int check_swap(study_flags *flags)
                             &flags->swap_write_mb_per_s, &flags->swap_read_mb_per_s);
 }
 
-/* Which studies there are is main.c's to say. */
+/* Which studies there are is main.c's to say, and named.c's. */
 static int check_study(study_flags *flags)
 {
-    return flags->study != NULL ? EXIT_OK
-                                : program_misuse(&study_program, "which study? --help lists them");
+    if (flags->study == NULL) {
+        return program_misuse(&study_program, "which study? --help lists them");
+    }
+    return named_check_parts(flags);
+}
+
+int study_check_lists(study_flags *flags)
+{
+    int (*const checks[])(study_flags *) = {study_check_models, check_budgets, study_check_policies,
+                                            study_check_batches, study_check_grid};
+    int status = EXIT_OK;
+    for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
+        status = checks[i](flags);
+    }
+    return status;
 }
 
 static int check_folders(study_flags *flags)
@@ -167,7 +185,8 @@ static int check_folders(study_flags *flags)
 /* All studies in small take minutes; whatever else is asked for takes what it takes. */
 static void set_limits(study_flags *flags)
 {
-    const bool is_all = flags->is_quick && flags->study != NULL && strcmp(flags->study, "all") == 0;
+    const bool is_all = flags->is_quick && flags->study != NULL &&
+                        (strcmp(flags->study, "all") == 0 || named_find(flags->study) != NULL);
     if (flags->max_minutes < 0.0) {
         flags->max_minutes = is_all ? QUICK_MINUTES : 0.0;
     }
@@ -197,10 +216,8 @@ args_result study_parse(int argc, char **argv, study_flags *out_flags)
     set_limits(out_flags);
     out_flags->steps = out_flags->steps != 0 ? out_flags->steps : out_flags->is_quick ? 3 : 5;
     out_flags->n_seeds = out_flags->n_seeds != 0 ? out_flags->n_seeds : out_flags->is_quick ? 2 : 3;
-    int (*const checks[])(study_flags *) = {
-        check_study,         study_check_models, check_budgets, study_check_policies,
-        study_check_batches, check_costs,        check_swap,    study_check_grid,
-        study_check_data,    check_folders};
+    int (*const checks[])(study_flags *) = {check_study, study_check_lists, check_costs,
+                                            check_swap,  study_check_data,  check_folders};
     int status = EXIT_OK;
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](out_flags);

@@ -1,7 +1,7 @@
 /*
  * flags_grid.c - the lists of the command line: networks, policies, batches, rates, partitions.
  */
-#include "study.h"
+#include "named.h"
 
 #include <dunlin/tools.h>
 
@@ -58,6 +58,9 @@ static const char *find_model(study_flags *flags, const char *piece)
 int study_check_models(study_flags *flags)
 {
     const char *at = flags->models;
+    flags->n_models = 0;
+    flags->n_files = 0;
+    flags->models_bytes = 0;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         const char *name = flags->n_models == STUDY_MAX_LIST - 1 ? NULL : find_model(flags, piece);
         if (name == NULL) {
@@ -90,6 +93,8 @@ static bool take_real(const char *text, double *out_number)
 int study_check_policies(study_flags *flags)
 {
     const char *at = flags->policies;
+    flags->n_policies = 0;
+    flags->n_ghosts = 0;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         const bool is_ghost = strncmp(piece, "ghost:", 6) == 0;
         bool is_good = false;
@@ -125,6 +130,8 @@ static bool take_rule(const char *piece, study_rule *out)
 int study_check_batches(study_flags *flags)
 {
     const char *at = flags->batches;
+    flags->n_rules = 0;
+    flags->n_batches = 0;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         study_rule *rule = &flags->rule_list[flags->n_rules];
         if (flags->n_rules == STUDY_MAX_LIST || !take_rule(piece, rule)) {
@@ -155,6 +162,8 @@ static int compare(const void *left, const void *right)
 static int check_rates(study_flags *flags)
 {
     const char *at = flags->rates;
+    flags->n_rates = 0;
+    flags->has_rule_rate = false;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         double rate = 0.0;
         if (strcmp(piece, "rule") == 0) {
@@ -182,6 +191,7 @@ static int check_rates(study_flags *flags)
 static int check_partitions(study_flags *flags)
 {
     const char *at = flags->partitions;
+    flags->n_partitions = 0;
     for (char piece[STUDY_PIECE_BYTES]; study_next_piece(&at, piece);) {
         double alpha = 0.0;
         const bool is_dirichlet = strncmp(piece, "dirichlet:", 10) == 0;
@@ -238,8 +248,10 @@ static int check_validation(study_flags *flags)
 static int check_places(const study_flags *flags)
 {
     const bool is_all = strcmp(flags->study, "all") == 0;
-    const bool is_federated = is_all || strcmp(flags->study, "federated") == 0;
-    const bool trains = is_federated || strcmp(flags->study, "convergence") == 0;
+    const bool is_federated = is_all || strcmp(flags->study, "federated") == 0 ||
+                              named_has(flags->study, &study_federated);
+    const bool trains = is_federated || strcmp(flags->study, "convergence") == 0 ||
+                        named_has(flags->study, &study_convergence);
     const struct {
         const char *name;
         bool is_given, is_federated;

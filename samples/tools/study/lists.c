@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_BATCH 65536 /* of a step that is a budget */
+
 bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES])
 {
     const char *begin = *at;
@@ -29,6 +31,11 @@ bool study_parse_budget(const char *text, study_budget *out_budget)
     if (end != text && strcmp(end, "%") == 0) {
         out_budget->share = percent / 100.0;
         return percent > 0.0 && percent <= 1000.0;
+    }
+    if (strncmp(text, "none:", 5) == 0) {
+        out_budget->batch = strtoll(text + 5, &end, 10);
+        return text[5] >= '0' && text[5] <= '9' && *end == '\0' && out_budget->batch >= 1 &&
+               out_budget->batch <= MOST_BATCH && strlen(text) < sizeof out_budget->text;
     }
     return size_parse(text, &out_budget->bytes) && out_budget->bytes > 0;
 }

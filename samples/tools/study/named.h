@@ -34,8 +34,8 @@ typedef struct named_tables {
     json_t *parts; /* by name; a part that did not run is not there */
 } named_tables;
 
-/* The rows of a part, or of a table beside them (`table`, NULL: the rows): empty where there are
- * none. It belongs to the tables. */
+/* The rows of a part, or of a table beside them (`table`, NULL: the rows); NULL where the part did
+ * not run. They belong to the tables. */
 const json_t *named_rows(const named_tables *of, const char *part, const char *table);
 
 typedef struct study_named {
@@ -56,5 +56,24 @@ extern const study_named *const study_named_all[];
 
 /* Of that name; NULL: there is none. */
 const study_named *named_find(const char *name);
+
+/* Whether it is one that has such a part. */
+bool named_has(const char *name, const study_kind *kind);
+
+/* --parts: refuses what is no part, and --parts of a study that has none. EXIT_OK, or the line is
+ * printed. */
+int named_check_parts(study_flags *flags);
+
+/* Whether --parts has a part, or leaves all of them. */
+bool named_is_wanted(const study_flags *flags, const char *part);
+
+/* The flags of a part: as given, with the part's own lists where nothing is. They point into
+ * `flags`. EXIT_OK, or the line is printed. */
+int named_part_flags(const study_flags *flags, const study_named *named, const named_part *part,
+                     study_flags *out_flags);
+
+/* DIR/NAME_claims.csv and DIR/NAME.json, from the tables of the parts in DIR that are wanted.
+ * EXIT_OK, or the line is printed. */
+int named_write_claims(const study_flags *flags, const study_named *named);
 
 #endif

@@ -23,6 +23,8 @@ const program_info study_program = {
 bool study_path(const study_flags *flags, const char *name, const char *suffix,
                 char out[OUTPUT_PATH_BYTES])
 {
-    const int length = snprintf(out, OUTPUT_PATH_BYTES, "%s/%s%s", flags->out, name, suffix);
+    const bool is_part = flags->named != NULL;
+    const int length = snprintf(out, OUTPUT_PATH_BYTES, "%s/%s%s%s%s", flags->out,
+                                is_part ? flags->named : "", is_part ? "_" : "", name, suffix);
     return length > 0 && length < OUTPUT_PATH_BYTES;
 }

@@ -4,6 +4,7 @@
  * Invariant: CSV files without their "time_...", "wire_..." and "energy_..." columns follow from
  * the command alone.
  */
+#include "named.h"
 #include "study.h"
 
 #include <common/page.h>
@@ -13,7 +14,8 @@
 #include <unistd.h>
 
 extern const unsigned char study_report_template[], study_report_style[], study_report_figures[],
-    study_report_words[], study_report_plot[], study_report_charts[], study_report_page[];
+    study_report_words[], study_report_plot[], study_report_charts[], study_report_claims[],
+    study_report_page[];
 
 static void write_text(FILE *file, const char *text)
 {
@@ -99,14 +101,23 @@ static int write_json(const study *at)
     for (size_t c = 0; column_at(at, c) != NULL; c++) {
         (void)json_array_append_new(columns, json_string(column_at(at, c)));
     }
-    (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
-                   study_flags_of(at)->command);
+    const char *named = study_flags_of(at)->named;
+    if (named == NULL) {
+        (void)snprintf(command, sizeof command, "dunlin-study %s%s", kind->name,
+                       study_flags_of(at)->command);
+    } else {
+        (void)snprintf(command, sizeof command, "dunlin-study %s%s --parts %s", named,
+                       study_flags_of(at)->command, kind->name);
+    }
     json_t *table =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:O, s:I, s:O}", "name", kind->name, "title",
                   kind->title, "question", kind->question, "method", kind->method, "command",
                   command, "columns", columns, "rows", study_rows(at), "n_parts",
                   (json_int_t)study_n_parts(at), "left_out", study_left_out(at));
     study_put_tables(at, table);
+    if (named != NULL) {
+        (void)json_object_set_new(table, "named", json_string(named));
+    }
     const bool is_written = table != NULL &&
                             study_path(study_flags_of(at), kind->name, ".json", path) &&
                             output_json(path, table, error);
@@ -166,24 +177,41 @@ static json_t *machine_of(const study_flags *flags)
     return machine;
 }
 
+/* Appends what DIR/NAME.json holds, if it is there. */
+static void add_file(const study_flags *flags, const char *name, json_t *list)
+{
+    char path[OUTPUT_PATH_BYTES];
+    json_t *table = study_path(flags, name, ".json", path) ? json_load_file(path, 0, NULL) : NULL;
+    if (table != NULL) {
+        (void)json_array_append_new(list, table);
+    }
+}
+
 int study_write_report(const study_flags *flags, const study_kind *const *kinds, size_t n_kinds)
 {
     char path[OUTPUT_PATH_BYTES];
     char error[OUTPUT_ERROR_BYTES] = "";
     json_t *tables = json_array();
+    json_t *named = json_array();
     for (size_t i = 0; i < n_kinds; i++) {
-        json_t *table =
-            study_path(flags, kinds[i]->name, ".json", path) ? json_load_file(path, 0, NULL) : NULL;
-        if (table != NULL) {
-            (void)json_array_append_new(tables, table);
-        }
+        add_file(flags, kinds[i]->name, tables);
     }
-    json_t *all = json_pack("{s:o, s:o}", "machine", machine_of(flags), "tables", tables);
+    for (size_t i = 0; study_named_all[i] != NULL; i++) {
+        study_flags inside = *flags;
+        inside.named = study_named_all[i]->name;
+        for (size_t k = 0; k < study_named_all[i]->n_parts; k++) {
+            add_file(&inside, study_named_all[i]->parts[k].kind->name, tables);
+        }
+        add_file(flags, study_named_all[i]->name, named);
+    }
+    json_t *all = json_pack("{s:o, s:o, s:o}", "machine", machine_of(flags), "tables", tables,
+                            "named", named);
     const page_part parts[] = {{"/*STYLE*/", (const char *)study_report_style},
                                {"/*FIGURES*/", (const char *)study_report_figures},
                                {"/*WORDS*/", (const char *)study_report_words},
                                {"/*PLOT*/", (const char *)study_report_plot},
                                {"/*DRAW*/", (const char *)study_report_charts},
+                               {"/*CLAIMS*/", (const char *)study_report_claims},
                                {"/*PAGE*/", (const char *)study_report_page}};
     bool is_written = study_path(flags, "report", ".html", path) &&
                       page_write(path, (const char *)study_report_template, parts,

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define CHECKSUM_DIGITS 16
-#define ROWS_FORM 2 /* of the columns: kept rows of another form are not taken */
+#define ROWS_FORM 3 /* of the columns: kept rows of another form are not taken */
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -61,6 +61,11 @@ const json_t *study_left_out(const study *at)
 int64_t study_n_parts(const study *at)
 {
     return at->n_jobs;
+}
+
+const char *study_filter(const study *at)
+{
+    return at->filter;
 }
 
 bool study_is_counting(const study *at)

@@ -90,7 +90,7 @@ static void sort_rows(study *at)
     }
 }
 
-/* Of a study that was asked for by its name; a part of "all" may be empty. */
+/* Of a study that was asked for by its name; one of several may be empty. */
 static int refuse_empty(const study *at)
 {
     return program_misuse(&study_program, "%s: nothing is left to do: %s", at->kind->name,
@@ -103,7 +103,7 @@ static int count(study *at)
     at->is_counting = true;
     const int status = at->kind->run_fn(at);
     at->is_counting = false;
-    if (status == EXIT_OK && !at->has_failed && at->n_jobs == 0 &&
+    if (status == EXIT_OK && !at->has_failed && at->n_jobs == 0 && at->flags->named == NULL &&
         strcmp(at->flags->study, "all") != 0) {
         return refuse_empty(at);
     }

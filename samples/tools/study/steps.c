@@ -5,6 +5,7 @@
 
 #include <dunlin/trainer_advanced.h>
 
+#include <common/energy.h>
 #include <common/weights.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,15 +45,17 @@ static double median_of(double *values, int64_t n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
 }
 
-/* A loss that grows beyond all bounds changes no time. */
+/* A loss that grows beyond all bounds changes no time. `folder` has the counters of energy. */
 static dunlin_status take_all(dunlin_trainer *trainer, const dunlin_source *source, int64_t batch,
-                              int64_t n_steps, study_steps *out_steps)
+                              int64_t n_steps, const char *folder, study_steps *out_steps)
 {
     int64_t *indices = calloc((size_t)batch, sizeof *indices);
     double *times = calloc((size_t)n_steps, 2 * sizeof *times);
     double *busy = times == NULL ? NULL : times + n_steps;
+    energy_mark before = {.battery_j = -1.0};
     dunlin_status status = indices != NULL && times != NULL ? DUNLIN_OK : DUNLIN_MEMORY;
     for (int64_t i = 0; i <= n_steps && status == DUNLIN_OK; i++) {
+        before = i == 1 ? energy_read(folder) : before; /* of the steps that are timed */
         const double begin_ms = clock_ms();
         const double busy_ms = processor_now_ms();
         status = take_step(trainer, source, batch, i, indices, &out_steps->loss);
@@ -62,12 +65,17 @@ static dunlin_status take_all(dunlin_trainer *trainer, const dunlin_source *sour
             times[i - 1] = clock_ms() - begin_ms;
         }
     }
+    const energy_mark after = energy_read(folder);
     if (status == DUNLIN_OK) {
         out_steps->step_ms = median_of(times, n_steps);
         out_steps->processor_ms = median_of(busy, n_steps);
         out_steps->processor_low_ms = busy[0];
         out_steps->processor_high_ms = busy[n_steps - 1];
         out_steps->n_timed = n_steps;
+        out_steps->energy_j = energy_between(&before, &after) / (double)n_steps;
+        status = dunlin_trainer_operand_bytes(trainer, batch, &out_steps->operand_bytes);
+    }
+    if (status == DUNLIN_OK) {
         status = weights_hash(trainer, &out_steps->hash);
     }
     free(times);
@@ -92,7 +100,8 @@ bool study_take_steps(study *at, const study_subject *subject,
 {
     dunlin_error error = {0};
     dunlin_trainer *trainer = NULL;
-    *out_steps = (study_steps){.report = DUNLIN_TRAINER_REPORT_INIT, .step_ms = (double)NAN};
+    *out_steps = (study_steps){
+        .report = DUNLIN_TRAINER_REPORT_INIT, .step_ms = (double)NAN, .energy_j = (double)NAN};
     dunlin_status status =
         dunlin_trainer_estimate(subject->model, options, &out_steps->report, &error);
     const uint64_t least_bytes = out_steps->report.least_budget_bytes;
@@ -107,7 +116,8 @@ bool study_take_steps(study *at, const study_subject *subject,
     if (status == DUNLIN_OK && n_steps > 0) {
         dunlin_source source;
         dunlin_dataset_source(data, &source);
-        status = take_all(trainer, &source, options->batch, n_steps, out_steps);
+        status = take_all(trainer, &source, options->batch, n_steps, study_flags_of(at)->energy,
+                          out_steps);
         if (status != DUNLIN_OK) {
             error = *dunlin_trainer_last_error(trainer);
         } else {

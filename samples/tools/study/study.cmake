@@ -2,7 +2,7 @@
 dunlin_embed(study_report_template ${CMAKE_CURRENT_LIST_DIR}/report.html study_template)
 dunlin_embed(study_report_style ${CMAKE_CURRENT_LIST_DIR}/report.css study_style)
 set(study_scripts)
-foreach(script figures words plot charts page)
+foreach(script figures words plot charts claims page)
   dunlin_embed(study_report_${script} ${CMAKE_CURRENT_LIST_DIR}/${script}.js study_script)
   list(APPEND study_scripts ${study_script})
 endforeach()

@@ -31,10 +31,12 @@ extern const program_info study_program;
 #define STUDY_PIECE_BYTES 1024 /* of a list with commas, at most */
 #define STUDY_BATCH 32         /* the batch whose ideal step is the measure of budgets */
 
-/* A budget: bytes, or a share of what the ideal step of batch 32 takes. */
+/* A budget: bytes, or a share of what the ideal step of batch 32 takes, or what a step takes with
+ * no memory shared. */
 typedef struct study_budget {
     char text[24]; /* as given */
     double share;  /* 0: bytes */
+    int64_t batch; /* of that step; 0: bytes or a share */
     uint64_t bytes;
 } study_budget;
 
@@ -59,6 +61,8 @@ typedef struct study_data {
 /* The command line. */
 typedef struct study_flags {
     const char *study; /* a study's name, or "all" */
+    const char *named; /* the named study whose part this is; NULL: none */
+    const char *parts; /* of a named study; NULL: all of them */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
     const char *dataset; /* NULL: each study's own */
     /* Of convergence and federated. */
@@ -112,6 +116,8 @@ int study_check_models(study_flags *flags);
 int study_check_policies(study_flags *flags);
 int study_check_batches(study_flags *flags);
 int study_check_grid(study_flags *flags);
+/* All of them, and the budgets: anew from the texts of the flags. */
+int study_check_lists(study_flags *flags);
 /* Continues an FNV-1a checksum over a file's bytes; false: it cannot be read. */
 #define STUDY_CHECKSUM_BEGIN 0xcbf29ce484222325ULL
 bool study_checksum_file(const char *path, uint64_t *io_sum);
@@ -120,7 +126,7 @@ bool study_is_grid(const study_flags *flags);
 
 /* The next piece of a list with commas; false at the end. What is too long is cut off. */
 bool study_next_piece(const char **at, char out_piece[STUDY_PIECE_BYTES]);
-/* "256MiB" or "60%". */
+/* "256MiB", "60%" or "none:8". */
 bool study_parse_budget(const char *text, study_budget *out_budget);
 
 /* data.c: --dataset and --image; fills `choice` and `own`, and refuses as dunlin-train does. */
@@ -135,7 +141,8 @@ int32_t study_data_image(const study_flags *flags);
 /* `argv[1]` is the study. */
 args_result study_parse(int argc, char **argv, study_flags *out_flags);
 
-/* The path of a file in DIR; false if it is too long. */
+/* The path of a file in DIR, of a part of a named study with that one's name before it; false if it
+ * is too long. */
 bool study_path(const study_flags *flags, const char *name, const char *suffix,
                 char out[OUTPUT_PATH_BYTES]);
 
@@ -173,6 +180,8 @@ int study_run(study *at, study_limit *limit);
 int64_t study_n_left_out(const study *at);
 const json_t *study_left_out(const study *at);
 int64_t study_n_parts(const study *at);
+/* What study_tell_filter() was told; "": nothing. */
+const char *study_filter(const study *at);
 
 /*
  * Begins a job: true if it has to be done, and then its rows follow and study_end_job(). False if
@@ -223,6 +232,7 @@ typedef struct study_subject {
     int32_t channels; /* 0: the network's own */
     int32_t classes;  /* the same */
     dunlin_model *model;
+    int32_t n_threads;    /* of each trainer: a step's workspace depends on it */
     uint64_t ideal_bytes; /* of batch 32 with nothing recomputed, at its best packing */
     uint64_t least_bytes; /* of batch 32 under AUTO */
     double ideal_ms;      /* predicted by the roofline, of the ideal step of batch 32 */
@@ -265,7 +275,7 @@ void study_close_subjects(study *at);
  * `full`, with --quick `quick`. 0 for what takes no images. */
 int32_t study_image(const study *at, const char *model, int32_t quick, int32_t full);
 
-/* The bytes of a budget for a subject. */
+/* The bytes of a budget for a subject; 0: a step with no memory shared cannot be planned. */
 uint64_t study_bytes(const study_budget *budget, const study_subject *subject);
 
 /* The budgets, policies and batches of the flags, or the study's own. */
@@ -294,8 +304,10 @@ typedef struct study_steps {
     double step_ms; /* median on the wall's clock; not a number: no step was taken */
     double processor_ms, processor_low_ms, processor_high_ms; /* of a step: median, least, most */
     int64_t n_timed;
-    double loss;   /* of the last step */
-    uint64_t hash; /* of the weights */
+    double energy_j;        /* of a step, by the machine's counters; not a number: there are none */
+    uint64_t operand_bytes; /* of a step, read and written by its operations */
+    double loss;            /* of the last step */
+    uint64_t hash;          /* of the weights */
 } study_steps;
 
 /* Plans, and takes `n_steps` steps on `data` after one that is not timed; 0: only plans. False: the
@@ -317,6 +329,9 @@ bool study_is_left_out(const study_flags *flags, const char *column);
 /* tables.c: the tables beside the rows, DIR/NAME_TABLE.csv each, and in the JSON object. */
 int study_write_tables(const study *at);
 void study_put_tables(const study *at, json_t *object);
+/* DIR/NAMESUFFIX with the columns of rows, which end with NULL. EXIT_OK, or the line is printed. */
+int study_write_rows(const study_flags *flags, const char *name, const char *suffix,
+                     const char *const *columns, const json_t *rows);
 
 /* DIR/NAME.csv, whole; with --dataset the rows end with the data set's title. */
 int study_write_csv(const study *at);

@@ -63,12 +63,6 @@ int32_t study_image(const study *at, const char *model, int32_t quick, int32_t f
     return own;
 }
 
-uint64_t study_bytes(const study_budget *budget, const study_subject *subject)
-{
-    return budget->share > 0.0 ? (uint64_t)(budget->share * (double)subject->ideal_bytes)
-                               : budget->bytes;
-}
-
 /* The trainer's failures are reported by their status where they matter. */
 dunlin_trainer_options study_options(const study *at, const study_subject *subject,
                                      dunlin_policy policy, uint64_t budget_bytes, int64_t batch)
@@ -89,6 +83,30 @@ dunlin_trainer_options study_options(const study *at, const study_subject *subje
     options.swap_write_mb_per_s = flags->swap_write_mb_per_s;
     options.swap_read_mb_per_s = flags->swap_read_mb_per_s;
     return options;
+}
+
+/* What a step takes where no memory is shared, by the roofline's plan; 0: there is no plan. */
+static uint64_t bytes_of_none(const study_subject *subject, int64_t batch)
+{
+    dunlin_error error = {0};
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.policy = DUNLIN_POLICY_NONE;
+    options.batch = batch;
+    options.momentum = 0.9F;
+    options.n_threads = subject->n_threads;
+    return dunlin_trainer_estimate(subject->model, &options, &report, &error) == DUNLIN_OK
+               ? report.planned_bytes
+               : 0;
+}
+
+uint64_t study_bytes(const study_budget *budget, const study_subject *subject)
+{
+    if (budget->batch > 0) {
+        return bytes_of_none(subject, budget->batch);
+    }
+    return budget->share > 0.0 ? (uint64_t)(budget->share * (double)subject->ideal_bytes)
+                               : budget->bytes;
 }
 
 /* What batch 32 takes at most and at least. */
@@ -130,8 +148,11 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
         return NULL;
     }
     study_subject *subject = &subjects[n_subjects];
-    *subject =
-        (study_subject){.name = model, .image = image, .channels = channels, .classes = classes};
+    *subject = (study_subject){.name = model,
+                               .image = image,
+                               .channels = channels,
+                               .classes = classes,
+                               .n_threads = (int32_t)flags->n_threads};
     dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
                                   .image = image,
                                   .channels = channels,

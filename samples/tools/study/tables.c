@@ -5,12 +5,13 @@
 
 #include <stdio.h>
 
-static void write_side(FILE *file, const study_flags *flags, const study_side *side)
+static void write_table(FILE *file, const study_flags *flags, const char *const *columns,
+                        const json_t *rows)
 {
-    for (size_t r = 0; r <= json_array_size(side->rows); r++) {
+    for (size_t r = 0; r <= json_array_size(rows); r++) {
         const char *comma = "";
-        for (size_t c = 0; side->columns[c] != NULL; c++) {
-            const char *column = side->columns[c];
+        for (size_t c = 0; columns[c] != NULL; c++) {
+            const char *column = columns[c];
             if (study_is_left_out(flags, column)) {
                 continue;
             }
@@ -18,7 +19,7 @@ static void write_side(FILE *file, const study_flags *flags, const study_side *s
             if (r == 0) {
                 (void)fputs(column, file);
             } else {
-                study_write_cell(file, json_object_get(json_array_get(side->rows, r - 1), column));
+                study_write_cell(file, json_object_get(json_array_get(rows, r - 1), column));
             }
             comma = ",";
         }
@@ -26,25 +27,31 @@ static void write_side(FILE *file, const study_flags *flags, const study_side *s
     }
 }
 
+int study_write_rows(const study_flags *flags, const char *name, const char *suffix,
+                     const char *const *columns, const json_t *rows)
+{
+    char path[OUTPUT_PATH_BYTES];
+    output out;
+    if (!study_path(flags, name, suffix, path)) {
+        return program_fail(&study_program, "--out %s: too long", flags->out);
+    }
+    if (!output_begin(&out, path)) {
+        return program_fail(&study_program, "%s", out.error);
+    }
+    write_table(out.file, flags, columns, rows);
+    return output_end(&out) ? EXIT_OK : program_fail(&study_program, "%s", out.error);
+}
+
 int study_write_tables(const study *at)
 {
-    for (int32_t i = 0; i < at->n_sides; i++) {
+    int status = EXIT_OK;
+    for (int32_t i = 0; i < at->n_sides && status == EXIT_OK; i++) {
+        const study_side *side = &at->sides[i];
         char suffix[64];
-        char path[OUTPUT_PATH_BYTES];
-        output out;
-        (void)snprintf(suffix, sizeof suffix, "_%s.csv", at->sides[i].name);
-        if (!study_path(at->flags, at->kind->name, suffix, path)) {
-            return program_fail(&study_program, "--out %s: too long", at->flags->out);
-        }
-        if (!output_begin(&out, path)) {
-            return program_fail(&study_program, "%s", out.error);
-        }
-        write_side(out.file, at->flags, &at->sides[i]);
-        if (!output_end(&out)) {
-            return program_fail(&study_program, "%s", out.error);
-        }
+        (void)snprintf(suffix, sizeof suffix, "_%s.csv", side->name);
+        status = study_write_rows(at->flags, at->kind->name, suffix, side->columns, side->rows);
     }
-    return EXIT_OK;
+    return status;
 }
 
 void study_put_tables(const study *at, json_t *object)

@@ -37,6 +37,8 @@ static const char *const columns[] = {"model",
                                       "time_swap_in_ms",
                                       "time_plan_ms",
                                       STUDY_TIMES,
+                                      "operand_bytes",
+                                      "energy_step_j",
                                       NULL};
 
 static void add_row(study *at, const study_subject *subject, uint64_t budget_bytes, int64_t batch,
@@ -76,6 +78,8 @@ static void add_row(study *at, const study_subject *subject, uint64_t budget_byt
             row_set_real(row, "time_swap_in_ms", report->swapped_in_ms / n_ran);
         }
         row_set_real(row, "time_plan_ms", report->plan_ms);
+        row_set_int(row, "operand_bytes", (int64_t)steps->operand_bytes);
+        row_set_real(row, "energy_step_j", steps->energy_j);
     }
     study_add_row(at, row);
 }
