@@ -71,6 +71,12 @@ if [ "${2:-}" = long ]; then
     done
     "$bin/dunlin-study" federated --dataset "folder:$work/pictures" --quick --seeds 1 --batches 4 --models lenet5 --no-times --out "$work/own" \
         --swap-dir /var/tmp >>"$work/out" 2>"$work/error" || grep -q "too small" "$work/error" || fail "a folder in a fleet: $(cat "$work/error")"
+    # A named study's fleets: the small batch without a planner beside a larger one, on both splits.
+    "$bin/dunlin-study" melon --parts federated --models cnn_bn --data synthetic --quick --seeds 1 --clients 3 --rounds 2 --lr 0.01 --max-examples 240 \
+        --no-times --out "$work/mf" --swap-dir /var/tmp >>"$work/out"
+    [ "$(values "$work/mf/melon_federated_summary.csv" partition | sort -u | tr '\n' ' ')" = "dirichlet:0.3 iid " ] || fail "melon's splits"
+    [ "$(grep -c "^melon,accuracy gained by it, federated" "$work/mf/melon_claims.csv")" = 2 ] || fail "melon's figures of fleets"
+    if grep "^melon,accuracy gained by it, federated" "$work/mf/melon_claims.csv" | grep -q "not run here"; then fail "melon's fleets have no case"; fi
     for out in a b; do
         study federated --seeds 1 --out "$work/$out"
     done
@@ -280,6 +286,80 @@ expect 2 "models $work/none.onnx" "$bin/dunlin-study" convergence --models "$wor
 "$bin/dunlin-study" convergence --models "$work/own.onnx" --dataset "$people" --quick --batches 8 --epochs 1 --seeds 1 --no-times --swap-dir /var/tmp \
     --out "$work/o" >>"$work/out"
 grep -q '^own.onnx,table,' "$work/o/convergence.csv" || fail "no rows of a file: $(cat "$work/o/convergence.csv")"
+
+# A named study: parts of other studies with lists of its own, and a paper's figures beside ours. The same in one process and in two, and where
+# it goes on after a kill; the tables of its parts are not those of the studies themselves.
+melon() {
+    "$bin/dunlin-study" melon --quick --models cnn_bn --data synthetic --no-times --swap-dir /var/tmp --batches 8,16 --lr 0.01,0.05 --epochs 2 \
+        --max-examples 300 --seeds 1 --steps 1 --parts max-batch,throughput,convergence "$@" >>"$work/out"
+}
+melon --out "$work/m" --jobs 1
+melon --out "$work/n" --jobs 2
+for table in max-batch throughput convergence convergence_tuning convergence_runs convergence_summary claims; do
+    cmp "$work/m/melon_$table.csv" "$work/n/melon_$table.csv" || fail "melon_$table depends on the number of processes"
+    [ "$(wc -l <"$work/m/melon_$table.csv")" -gt 3 ] || fail "melon_$table has no rows"
+done
+[ ! -e "$work/m/throughput.csv" ] || fail "a part of a named study has the table of the study itself"
+lines=$(wc -l <"$work/n/melon_throughput.rows")
+head -n 4 "$work/n/melon_throughput.rows" >"$work/some"
+mv "$work/some" "$work/n/melon_throughput.rows"
+rm "$work/n/melon_claims.csv" "$work/n/melon.json"
+melon --out "$work/n" --resume
+grep -q "^throughput .* 4 of $lines parts kept" "$work/out" || fail "rows of a part were not kept: $(tail -4 "$work/out")"
+cmp "$work/m/melon_claims.csv" "$work/n/melon_claims.csv" || fail "a resumed named study has other figures"
+python3 - "$work/m" <<'END' || fail "the figures of a paper"
+import csv, json, sys
+read = lambda name: list(csv.DictReader(open(f"{sys.argv[1]}/melon_{name}.csv")))
+claims, batches, steps, runs, summary = (read(name) for name in ("claims", "max-batch", "throughput", "convergence_runs", "convergence_summary"))
+assert not [column for column in claims[0] if column.startswith(("time_", "wire_", "energy_"))]
+number = lambda text: float(text) if text else None
+# Words by the rule, anew: the number at the unfavourable end of the range, or in every case.
+for row in claims:
+    paper, ours, low, bar = (number(row[key]) for key in ("paper", "ours", "ours_low", "paper"))
+    no_effect = 1 if row["unit"] == "x" else 0
+    if ours is None:
+        assert row["holds"] == "not run here" and row["cases"] == "0", row
+    elif paper is None or row["statistic"] == "each case":
+        assert (row["holds"] == "holds") == (row["cases_good"] == row["cases"]), row
+    else:
+        assert row["holds"] == ("holds" if low >= paper else "holds in part" if ours > no_effect else "does not hold"), row
+    assert row["rule"].startswith("holds: ") and "; in part: " in row["rule"] and row["differs"], row
+not_run = {row["part"] for row in claims} - {row["part"] for row in claims if row["ours"]}
+assert not_run == {"federated", "adaptation", "ablation"}, not_run
+find = lambda text: next(row for row in claims if row["figure"].startswith(text))
+# From the rows of this run: the largest batch, examples a second, accuracy.
+best = lambda name: [int(row["max_batch"]) for row in batches if row["policy"] == name]
+expected = max(best("auto")[0] / best(other)[0] for other in ("sublinear", "vdnn", "capuchin") if best(other)[0] > 0)
+assert abs(float(find("largest batch beside")["ours"]) - expected) < 1e-4 * expected, (find("largest batch beside"), expected)
+ratios = [float(a["predicted_samples_per_s"]) / float(b["predicted_samples_per_s"]) for a in steps for b in steps
+          if a["policy"] == "auto" and b["policy"] in ("sublinear", "vdnn", "capuchin") and a["batch"] == b["batch"] and a["fits"] == b["fits"] == "1"]
+assert abs(float(find("examples a second")["ours"]) - sum(ratios) / len(ratios)) < 1e-4 and int(find("examples a second")["cases"]) == len(ratios)
+accuracy = {(row["policy"], row["batch"]): float(row["mean_accuracy"]) for row in summary if row["mean_accuracy"]}
+assert set(accuracy) == {("none", "8"), ("auto", "8"), ("auto", "16")}, accuracy
+gain = 100 * (accuracy["auto", "16"] - accuracy["none", "8"])
+assert abs(float(find("accuracy gained")["ours"]) - gain) < 1e-3 and find("accuracy gained")["cases"] == "1"
+# The budget is what eight examples take with no memory shared: not one more fits.
+assert {run["end"] for run in runs if run["policy"] == "none" and run["batch_rule"] == "16"} == {"does not fit"}
+report = json.load(open(sys.argv[1] + "/report.json"))
+assert [table["named"] for table in report["tables"]] == ["melon"] * 3 and [named["name"] for named in report["named"]] == ["melon"]
+assert [row["figure"] for row in report["named"][0]["rows"]] == [row["figure"] for row in claims]
+assert report["tables"][1]["command"].endswith(" --parts throughput")
+END
+"$bin/dunlin-study" max-batch --models lenet5 --policies none --budgets none:8 --data synthetic --no-times --out "$work/m" --swap-dir /var/tmp >>"$work/out"
+[ "$(values "$work/m/max-batch.csv" max_batch)" = 8 ] || fail "a budget of eight examples holds $(values "$work/m/max-batch.csv" max_batch)"
+[ -e "$work/m/melon_claims.csv" ] && grep -q '"named":"melon"\|"named": "melon"' "$work/m/report.html" || fail "another study took melon off the report"
+# No time at all: everything is left out and listed, and every figure says so.
+"$bin/dunlin-study" melon --quick --models lenet5 --data synthetic --max-minutes 1e-9 --out "$work/p" >"$work/left"
+grep -q "^left out: adaptation lenet5" "$work/left" || fail "melon does not say what it left out"
+[ "$(values "$work/p/melon_claims.csv" holds | sort -u)" = "not run here" ] || fail "figures of a run without rows"
+"$bin/dunlin-study" --help | grep -q "all runs no named study" || fail "the help does not say that all has no named study"
+expect 2 "melon: nothing is left to do: --partition writers" "$bin/dunlin-study" melon --parts federated --dataset random --models lenet5 \
+    --partition writers --quick --out "$work/x"
+expect 2 "parts curve: expected some of max-batch, throughput" "$bin/dunlin-study" melon --parts max-batch,curve --out "$work/x"
+expect 2 "parts goes with named studies" "$bin/dunlin-study" curve --parts max-batch --out "$work/x"
+expect 2 "budgets none:0: expected" "$bin/dunlin-study" curve --budgets none:0 --out "$work/x"
+expect 2 "budgets none:8x: expected" "$bin/dunlin-study" curve --budgets none:8x --out "$work/x"
+expect 2 "expected max-batch, .*, melon, .*or all\|expected max-batch, .*, melon, or all" "$bin/dunlin-study" melons --out "$work/x"
 
 expect 2 "which study" "$bin/dunlin-study"
 expect 2 "sideways: no study" "$bin/dunlin-study" sideways --out "$work/x"

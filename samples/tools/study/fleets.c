@@ -101,6 +101,9 @@ static void make_words(const study_flags *flags, const fleet_case *what, const c
     add(to, "--algorithm", what->algorithm);
     add_int(to, "--epochs", size->epochs);
     add_orders(flags, what, to);
+    if (what->drops_last) {
+        add(to, "--remainder", "drop");
+    }
     if (what->has_held_out) {
         add(to, "--validation", validation);
     }

@@ -21,6 +21,8 @@ typedef struct fleet_case {
     grid_rate rate;
     uint64_t seed;
     bool is_tuning, has_held_out;
+    bool drops_last; /* as convergence does: a batch that takes in a remainder is larger than what
+                        was planned for */
     dunlin_validation held_out;
     const char *group;      /* of the tuning table */
     int64_t n_test, n_held; /* examples that models are judged on; 0: not known */

@@ -30,13 +30,14 @@ static json_t *inputs_of(const study *at, const fleet_case *what)
         (json_int_t)what->variant->budget_bytes, "policy", policy_name(what->variant->policy),
         "ghost", (json_int_t)what->variant->ghost, "lr", what->rate.lr, "rate_rule",
         what->rate.rule, "tuning", what->is_tuning);
-    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:s}", "clients",
-                             (json_int_t)size->n_clients, "cohort", (json_int_t)size->cohort,
-                             "rounds", (json_int_t)size->rounds, "epochs", (json_int_t)size->epochs,
-                             "most", (json_int_t)size->n_examples, "held_out", held_out, "schedule",
-                             flags->schedule == NULL ? "" : flags->schedule, "warmup",
-                             flags->warmup_percent, "decay", flags->weight_decay, "augment",
-                             flags->augment == NULL ? "" : flags->augment);
+    json_t *more =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:s, s:b}", "clients",
+                  (json_int_t)size->n_clients, "cohort", (json_int_t)size->cohort, "rounds",
+                  (json_int_t)size->rounds, "epochs", (json_int_t)size->epochs, "most",
+                  (json_int_t)size->n_examples, "held_out", held_out, "schedule",
+                  flags->schedule == NULL ? "" : flags->schedule, "warmup", flags->warmup_percent,
+                  "decay", flags->weight_decay, "augment",
+                  flags->augment == NULL ? "" : flags->augment, "drops", what->drops_last);
     (void)json_object_update(inputs, more);
     json_decref(more);
     return inputs;
@@ -164,6 +165,7 @@ void fleets_offer_grid(study *at, const char *model)
     size.cohort = or_else(flags->cohort, size.n_clients);
     size.n_examples = or_else(flags->max_examples, INT32_MAX);
     what.size = size;
+    what.drops_last = study_has_batch_norm(subject);
     const grid_lists lists = {
         .policies = "none,auto", .budgets = "100%", .n_train = n_train / size.n_clients};
     const int32_t n = grid_variants(at, subject, &lists, variants);

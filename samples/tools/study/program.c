@@ -11,6 +11,10 @@ const program_info study_program = {
     .examples =
         "  dunlin-study max-batch | throughput | curve | ablation | adaptation | convergence | "
         "federated | all\n"
+        "  dunlin-study melon\n"
+        "      named studies: a paper's figures beside ours, out of the others with small lists of "
+        "their own;\n"
+        "      all runs no named study, since they repeat it\n"
         "  dunlin-study all --quick --data DIR --out study\n"
         "      every study in small: study/*.csv and study/report.html\n"
         "  dunlin-study max-batch --models mobilenet_v2,resnet50 --budgets 256MiB,512MiB,1GiB\n"
