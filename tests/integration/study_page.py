@@ -58,13 +58,14 @@ def find_browser():
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
-def look(browser, folder, page, tables, calls, machine=None):
+def look(browser, folder, page, tables, calls, machine=None, named=()):
     """The page with other tables: what it shows as text, what the probe saw."""
     data = {"machine": {"version": "0", "cpu": "none", "cores": 1, "threads": 1, "costs": "roofline", "quick": False, "seed": 1,
                         **(machine or {})},
             "tables": [{"title": name, "question": "", "method": "", "command": "dunlin-study" + " --flag" * 40,
                         "columns": sorted(rows[0]) if rows else [],
-                        "rows": rows, "name": name, **more} for name, rows, more in tables]}
+                        "rows": rows, "name": name, **more} for name, rows, more in tables],
+            "named": list(named)}
     text, n = re.subn(r"(?m)^<script>const study = .*;</script>$",
                       lambda _: "<script>const study = %s;</script>" % json.dumps(data).replace("<", "\\u003c"), page)
     if n != 1:
@@ -137,6 +138,24 @@ def fleet_rows(seeds):
              "seed": s, "round": n, "accuracy": 0.2 * n, "target": 0.5, "is_reached": int(n >= needs), "wire_down_bytes": n, "wire_up_bytes": n,
              "time_wall_s": n, "is_synthetic": 0}
             for rule, b, needs in (("most, none", 4, 3), ("most, auto", 32, 2)) for s in seeds for n in (1, 2, 3)]
+
+
+def claim_row(figure, paper, ours, word, unit="x", **more):
+    low, high = more.pop("ranges", (ours, ours))
+    return {"study": "melon", "figure": figure, "source": "abstract", "part": "curve", "statistic": "mean", "unit": unit, "paper": paper, "ours": ours,
+            "ours_low": low, "ours_high": high, "cases": 0 if ours is None else 3, "cases_good": 1, "holds": word,
+            "rule": "holds: at least 2; in part: above 1", "differs": "a desk, not a phone", **more}
+
+
+def named_study():
+    rows = [claim_row("batch that fits", 4.33, 5.0, "holds", statistic="up to", best_case="lenet5: batch 50, vdnn 10"),
+            claim_row("work saved", 78.59, 49.3, "holds in part", "%", ranges=(40.0, 60.0)),
+            claim_row("accuracy gained", None, -1.5, "does not hold", "points", statistic="each case"),
+            claim_row("energy saved", 49.43, None, "not run here", "%"),
+            claim_row("speed", 1.89, 2.0, "holds", time_ours=0.9, time_ours_low=0.8, time_ours_high=0.95, time_cases=3, time_cases_good=0,
+                      time_holds="does not hold")]
+    return {"name": "melon", "title": "Melon, figure by figure", "question": "?", "method": "!", "command": "dunlin-study melon" + " --flag" * 40,
+            "columns": sorted(rows[0]), "rows": rows}
 
 
 CALLS = {
@@ -230,6 +249,21 @@ def main():
         in_text(words, "a single step says nothing", "the test set is too small to tell them apart")
         not_in_text(words, "in every", "learns best", "9.00 x")
         check_page(seen, 3)
+        # A paper's figures: by what was measured where something was; a part's files have the study's name.
+        words, seen = look(browser, folder, page, [("curve", curve_rows(1.15), {}), ("curve", curve_rows(1.15), {"named": "melon"})], {
+            "files": "[...document.querySelectorAll('a')].map(a => a.getAttribute('href')).filter(h => h.endsWith('.csv'))",
+            "heads": "[...document.querySelectorAll('h2')].map(h => h.id)",
+            "dots": "[...document.querySelectorAll('.claims td.word')].map(c => c.className)",
+        }, named=[named_study()])
+        check_page(seen, 2)
+        in_text(words, "Of 5 figures, 1 holds, 1 holds in part, 2 do not hold, 1 not run here", "up to 4.33 x", "the best of 3 cases: lenet5: batch 50, vdnn 10",
+                "49.3 % (40.0 % to 60.0 %)", "mean of 3 cases, 1 at the bar", "no number known", "Does not hold: accuracy gained: -1.5 points.",
+                "Does not hold: speed: 0.90 x (0.80 x to 0.95 x) (measured) against 1.89 x.", "planned or counted; mean of 3 cases, 1 at the bar: holds",
+                "a desk, not a phone", "melon: curve")
+        not_in_text(words, "undefined", "NaN", "null")
+        check(seen["calls"]["heads"] == ["curve", "melon", "melon_curve"], "sections: %s" % seen["calls"]["heads"])
+        check(seen["calls"]["files"] == ["curve.csv", "melon_claims.csv", "melon_curve.csv"], "files: %s" % seen["calls"]["files"])
+        check(seen["calls"]["dots"] == ["word w0", "word w1", "word w2", "word w3", "word w2"], "words: %s" % seen["calls"]["dots"])
     print("study_page.py: ok")
     return 0
 

@@ -23,7 +23,8 @@ function oursOf(row) {
 
 function claimWords(rows) {
   const n = word => rows.filter(r => wordOf(r) === word).length;
-  const said = [[`Of ${count(rows.length, "figure", "figures")}, ${kinds_of_words.filter(w => n(w) > 0).map(w => `${n(w)} ${w === "not run here" ? "not run here" : { holds: "hold", "holds in part": "hold in part", "does not hold": "do not hold" }[w]}`).join(", ")}; by what was measured, where something was, else by what was planned or counted.`]];
+  const several = { holds: "hold", "holds in part": "hold in part", "does not hold": "do not hold", "not run here": "not run here" };
+  const said = [[`Of ${count(rows.length, "figure", "figures")}, ${kinds_of_words.filter(w => n(w) > 0).map(w => count(n(w), w, several[w])).join(", ")}; by what was measured, where something was, else by what was planned or counted.`]];
   for (const r of rows.filter(x => wordOf(x) === "does not hold")) {
     const [how, value] = oursOf(r)[0];
     said.push([`Does not hold: ${r.figure}: ${value}${how ? ` (${how})` : ""}${has(r.paper) ? ` against ${inUnit(r.paper, r.unit)}` : ""}.`, true]);
@@ -50,5 +51,7 @@ function claimTable(into, rows) {
     cell("", element("b", wordOf(r))).className = "word w" + kinds_of_words.indexOf(wordOf(r));
     cell("", small(r.differs), small(r.rule)).className = "differs";
   }
-  into.append(made);
+  const around = element("div", undefined, "figures"); // its width decides the layout
+  around.append(made);
+  into.append(around);
 }

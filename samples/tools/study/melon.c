@@ -8,8 +8,8 @@
  */
 #include "melon.h"
 
-#define TUNED "0.002,0.005,0.01,0.02,0.05"
-#define QUICK_TUNED "0.002,0.01,0.03"
+#define TUNED "0.001,0.002,0.005,0.01,0.02,0.05"
+#define QUICK_TUNED "0.001,0.004,0.016"
 #define POLICIES "none,pool,recompute,sublinear,vdnn,capuchin,melon,auto"
 #define MODELS "mobilenet_v1,mobilenet_v2,squeezenet1_1,resnet50"
 #define TRAINED "mobilenet_v2,squeezenet1_1"
