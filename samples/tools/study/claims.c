@@ -141,7 +141,7 @@ const char *claim_word(const claim_sum *sum)
     if (!claim_value(sum, &value, &low, &high)) {
         return "not run here";
     }
-    if (of->form == CLAIM_EACH || !has_number(of)) {
+    if (of->form == CLAIM_EACH) {
         return sum->n_good == sum->n ? "holds"
                : sum->n_part > 0     ? "holds in part"
                                      : "does not hold";
@@ -165,7 +165,7 @@ static void write_rule(const claim *of, char *out, size_t bytes)
     } else {
         (void)snprintf(bar, sizeof bar, "at %s %g", is_most ? "most" : "least", of->paper);
     }
-    if (of->form == CLAIM_EACH || !has_number(of)) {
+    if (of->form == CLAIM_EACH) {
         (void)snprintf(out, bytes, "holds: %s in every case; in part: %s %g in some", bar,
                        is_most ? "below" : "above", of->neutral);
     } else {

@@ -12,7 +12,7 @@
  * the good side of `neutral`, the value of no effect; of a figure that counts in every case: in
  * some of them "does not hold"    otherwise
  *
- * Where the paper's number is not known the bar is `neutral`, beyond the range and in every case.
+ * Where the paper's number is not known the bar is `neutral`, and has to be passed by the range.
  * The rule stands with its numbers in the column "rule".
  */
 #ifndef SAMPLES_STUDY_CLAIMS_H

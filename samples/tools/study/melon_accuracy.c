@@ -105,7 +105,8 @@ typedef struct learn_sums {
     claim_sum gain, sooner, by_clock;
 } learn_sums;
 
-/* How soon each is where the small batch ends: a larger one that never is there counts as 0. */
+/* How soon each is where the small batch ends: a larger one that never is there counts as 0. No
+ * case where the small batch is there at its first look: it has learned nothing since. */
 static void add_sooner(const learn_part *in, const json_t *rows, const json_t *ours,
                        const json_t *base, const char *name, learn_sums *to)
 {
@@ -113,6 +114,9 @@ static void add_sooner(const learn_part *in, const json_t *rows, const json_t *o
     const double x = first_x(in, rows, ours, target);
     const double base_x = first_x(in, rows, base, target);
     const bool is_there = isfinite(x);
+    if (!(base_x > first_x(in, rows, base, 0.0))) {
+        return;
+    }
     claim_add(&to->sooner, is_there ? base_x / x : 0.0, (double)NAN, (double)NAN, name);
     const double clock = mean_at(in, rows, ours, in->clock, x);
     const double base_clock = mean_at(in, rows, base, in->clock, base_x);
@@ -155,12 +159,14 @@ static void describe(const named_tables *of, const json_t *settings, char out[TE
     const char *dataset = claim_text(json_array_get(settings, 0), "dataset");
     char batches[LIST_BYTES] = "";
     claim_list(settings, "batch", batches, sizeof batches);
-    (void)snprintf(out, TEXT_BYTES,
-                   "%s, not CIFAR-100; batches %s (0: does not fit), not 32 and 128; %" PRId64
-                   " seed(s), not five runs; range of points: two standard errors, over seeds and "
-                   "by the size of the test set; \"sooner\": to the accuracy at which the small "
-                   "batch ends, never counts as 0",
-                   dataset == NULL ? "no data" : dataset, batches, of->flags->n_seeds);
+    (void)snprintf(
+        out, TEXT_BYTES,
+        "%s, not CIFAR-100; batches %s (0: does not fit), not 32 and 128; %" PRId64
+        " seed(s), not five runs; range of points: two standard errors, over seeds and "
+        "by the size of the test set; \"sooner\": to the accuracy at which the small "
+        "batch ends, never counts as 0, and a small batch that has learned nothing since "
+        "its first look is no case",
+        dataset == NULL ? "no data" : dataset, batches, of->flags->n_seeds);
 }
 
 static void add_figures(const named_tables *of, const learn_part *in, const char *split,

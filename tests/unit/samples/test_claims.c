@@ -98,6 +98,19 @@ Test(claims, about_is_within_a_quarter)
     cr_expect_str_eq(word_of(&about, 1.5, NONE, NONE), "does not hold");
 }
 
+/* The mean has to be beyond the value of no effect, with its range. */
+Test(claims, without_a_number_the_effect_counts)
+{
+    claim open = speed;
+    open.paper = NONE;
+    cr_expect_str_eq(word_of(&open, 1.2, 1.1, 1.3), "holds");
+    cr_expect_str_eq(word_of(&open, 1.2, 0.9, 1.3), "holds in part");
+    claim_sum sum = claim_begin(&open);
+    claim_add(&sum, 3.0, NONE, NONE, "one case with it");
+    claim_add(&sum, -2.0, NONE, NONE, "one against");
+    cr_expect_str_eq(claim_word(&sum), "does not hold");
+}
+
 /* The paper gives no number, or says so of every case. */
 Test(claims, in_every_case)
 {
