@@ -69,6 +69,8 @@ static const arg flags_table[] = {
      0},
     {"--seed", ARG_U64, AT(seed), "N", "the first of them; same seed, same tables (1)", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "of each trainer (1)", 1, 256, 0},
+    {"--torch", ARG_TEXT, AT(torch), "PYTHON|none",
+     "emdl: the Python that has PyTorch and torchvision (python3, else /usr/bin/python3)", 0, 0, 0},
     {"--costs", ARG_TEXT, AT(costs), "FILE",
      "plan by costs measured before (one model, one image size); else a roofline, the same "
      "everywhere",

@@ -127,6 +127,13 @@ static bool take_rule(const char *piece, study_rule *out)
     return strcmp(piece, "most") == 0 || take_count(piece, MOST_BATCH, &out->batch);
 }
 
+/* Studies whose batches come from the command line alone. */
+static bool takes_numbers(const char *name)
+{
+    return strcmp(name, "throughput") == 0 || named_has(name, &study_hybrid) ||
+           named_has(name, &study_measure);
+}
+
 int study_check_batches(study_flags *flags)
 {
     const char *at = flags->batches;
@@ -140,9 +147,9 @@ int study_check_batches(study_flags *flags)
                                   "with F from 1 to %g",
                                   piece, MOST_BATCH, MOST_RATIO);
         }
-        if (rule->batch == 0 && strcmp(flags->study, "throughput") == 0) {
-            return program_misuse(&study_program, "--batches %s: throughput takes numbers alone",
-                                  piece);
+        if (rule->batch == 0 && takes_numbers(flags->study)) {
+            return program_misuse(&study_program, "--batches %s: %s takes numbers alone", piece,
+                                  flags->study);
         }
         flags->n_rules++;
         if (rule->batch > 0) {
@@ -275,6 +282,9 @@ static int check_places(const study_flags *flags)
             return program_misuse(&study_program, "%s goes with %s", all[i].name,
                                   all[i].is_federated ? "federated" : "convergence and federated");
         }
+    }
+    if (flags->torch != NULL && !named_has(flags->study, &study_measure)) {
+        return program_misuse(&study_program, "--torch goes with emdl");
     }
     if (flags->cohort > 0 && flags->n_clients > 0 && flags->cohort > flags->n_clients) {
         return program_misuse(&study_program, "--cohort %lld is more than --clients %lld",

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const study_named *const study_named_all[] = {&study_melon, NULL};
+const study_named *const study_named_all[] = {&study_melon, &study_sage, &study_emdl, NULL};
 
 const study_named *named_find(const char *name)
 {

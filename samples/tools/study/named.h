@@ -49,7 +49,10 @@ typedef struct study_named {
     void (*claims_fn)(const named_tables *of, json_t *rows);
 } study_named;
 
-extern const study_named study_melon;
+extern const study_named study_melon, study_sage, study_emdl;
+
+/* Parts of sage and of emdl alone. */
+extern const study_kind study_hybrid, study_measure;
 
 /* The named studies; ends with NULL. */
 extern const study_named *const study_named_all[];

@@ -1,8 +1,8 @@
 /*
  * report.c - the tables as CSV and JSON, and all tables of a folder as one page.
  *
- * Invariant: CSV files without their "time_...", "wire_..." and "energy_..." columns follow from
- * the command alone.
+ * Invariant: CSV files without their "time_...", "wire_...", "energy_..." and "torch_..." columns
+ * follow from the command alone.
  */
 #include "named.h"
 #include "study.h"
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 extern const unsigned char study_report_template[], study_report_style[], study_report_figures[],
-    study_report_words[], study_report_plot[], study_report_charts[], study_report_claims[],
-    study_report_page[];
+    study_report_words[], study_report_plot[], study_report_charts[], study_report_papers[],
+    study_report_claims[], study_report_page[];
 
 static void write_text(FILE *file, const char *text)
 {
@@ -48,7 +48,7 @@ bool study_is_left_out(const study_flags *flags, const char *column)
 {
     return flags->no_times &&
            (strncmp(column, "time_", 5) == 0 || strncmp(column, "wire_", 5) == 0 ||
-            strncmp(column, "energy_", 7) == 0);
+            strncmp(column, "energy_", 7) == 0 || strncmp(column, "torch_", 6) == 0);
 }
 
 /* The columns of a study, then with --dataset what says which data set it was; NULL past the last.
@@ -211,6 +211,7 @@ int study_write_report(const study_flags *flags, const study_kind *const *kinds,
                                {"/*WORDS*/", (const char *)study_report_words},
                                {"/*PLOT*/", (const char *)study_report_plot},
                                {"/*DRAW*/", (const char *)study_report_charts},
+                               {"/*PAPERS*/", (const char *)study_report_papers},
                                {"/*CLAIMS*/", (const char *)study_report_claims},
                                {"/*PAGE*/", (const char *)study_report_page}};
     bool is_written = study_path(flags, "report", ".html", path) &&

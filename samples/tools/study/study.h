@@ -65,6 +65,7 @@ typedef struct study_flags {
     const char *parts; /* of a named study; NULL: all of them */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
     const char *dataset; /* NULL: each study's own */
+    const char *torch;   /* a Python that has PyTorch, or "none"; NULL: one that is found */
     /* Of convergence and federated. */
     const char *rates, *partitions, *schedule, *augment, *validation, *energy;
     double weight_decay, warmup_percent;

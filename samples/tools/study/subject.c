@@ -30,7 +30,7 @@ static const struct {
     {"lenet5", 1, true},         {"mobilenet_v1", 40, true}, {"mobilenet_v2", 40, true},
     {"squeezenet1_1", 30, true}, {"resnet18", 80, true},     {"resnet50", 200, true},
     {"densenet121", 200, true},  {"vgg16", 300, true},       {"bert_small", 200, false},
-    {"har_mlp", 1, false},
+    {"har_mlp", 1, false},       {"alexnet", 80, true},      {"googlenet", 80, true},
 };
 #define N_NETWORKS (sizeof networks / sizeof networks[0])
 
