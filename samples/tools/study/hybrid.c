@@ -225,7 +225,7 @@ static int run(study *at)
     const int32_t n_models =
         study_models(at, "mobilenet_v2,resnet50,densenet121,bert_small", models);
     const int32_t n_budgets =
-        study_budgets(at, is_quick ? "100%,75%,60%,45%" : "100%,85%,70%,60%,50%,40%,30%", budgets);
+        study_budgets(at, is_quick ? "100%,85%,70%,50%" : "100%,90%,80%,70%,60%,50%,40%", budgets);
     const int32_t n_policies = study_policies(at, "pool,microbatch,sgc,sage,auto", policies);
     const int32_t n_batches = study_batches(at, "32", batches);
     for (int32_t i = 0; i < n_models * n_batches * n_policies; i++) {
@@ -248,10 +248,10 @@ static int run(study *at)
 const study_kind study_hybrid = {
     .name = "hybrid",
     .title = "Micro-batches and checkpointing, alone and together",
-    .question = "In a budget, is a step faster in slices, with tensors made again, or with both?",
+    .question = "In a budget, is a step faster in slices, with recomputed tensors, or with both?",
     .method =
         "\"neither\" shares memory by lifetime alone; \"accumulation\" runs the batch in slices "
-        "of a half, a quarter, ... of it; \"checkpointing\" makes tensors again, in segments (as "
+        "of a half, a quarter, ... of it; \"checkpointing\" recomputes tensors, in segments (as "
         "Sage compares with); \"both\" does so within such slices; \"sage\" chooses slices and "
         "tensors by the budget, as Sage describes; \"auto\" is Dunlin's search. With batch norm, "
         "slices of a step have ghost statistics and other weights than the exact step, except "

@@ -51,7 +51,7 @@ function sliceTable(into, rows) {
   const around = element("div", undefined, "scroll whole"), made = element("table", undefined, "prices"), head = made.createTHead().insertRow();
   const slices = unique(rows.filter(r => ["neither", "accumulation", "checkpointing", "both"].includes(r.technique)), "slice_asked").sort((a, b) => b - a);
   const order = [...slices.filter(s => s === 0), ...slices.filter(s => s > 0)];
-  for (const text of ["network", "budget", "tensors made again", ...order.map(s => s === 0 ? "whole batch" : `slices of ${s}`)]) head.append(element("th", text));
+  for (const text of ["network", "budget", "tensors recomputed", ...order.map(s => s === 0 ? "whole batch" : `slices of ${s}`)]) head.append(element("th", text));
   const body = made.createTBody();
   for (const mine of budgetsOf(rows)) {
     for (const [called, names] of [["no", ["neither", "accumulation"]], ["yes", ["checkpointing", "both"]]]) {
@@ -81,11 +81,11 @@ draw.hybrid = (into, rows) => {
       const v = isTimed ? rate(r) : null;
       return { x: r.budget_bytes / 1048576, y: v ? v.mid : r.predicted_samples_per_s, low: v && v.n > 1 ? v.low : undefined, high: v && v.n > 1 ? v.high : undefined };
     }).sort((a, b) => a.x - b.x) }));
-    const without = names.filter(n => !mine.some(r => r.technique === n && r.fits));
+    const without = names.filter(n => mine.some(r => r.technique === n) && !mine.some(r => r.technique === n && r.fits));
     plot(box, { title: `${labelOf(model)}, batch ${batch}: examples a second by budget`, sets, x: "budget, MiB (log)", y: isTimed ? "examples per second of the processor" : "examples/s, predicted", isLogX: true, height: 360, unitX: v => `${v.toFixed(1)} MiB`, unit: v => plain(+v.toPrecision(3)),
       notes: without.length > 0 ? [`No plan in any of these budgets: ${without.join(", ")}.`] : [] });
-    const least = names.map(name => leastOf(mine, [name]));
-    dots(box, { title: `${labelOf(model)}, batch ${batch}: least memory`, names, x: "MiB", sets: [{ points: names.map((_, row) => ({ row, value: least[row] / 1048576, text: size(least[row]) })) }] });
+    const ways = names.filter(name => mine.some(r => r.technique === name)), least = ways.map(name => leastOf(mine, [name]));
+    dots(box, { title: `${labelOf(model)}, batch ${batch}: least memory`, names: ways, x: "MiB", sets: [{ points: ways.map((_, row) => ({ row, value: least[row] / 1048576, text: size(least[row]) })) }] });
   }
   sliceTable(into, rows);
 };

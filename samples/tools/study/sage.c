@@ -35,35 +35,46 @@ static bool is_one_of(const json_t *row, technique_list list)
     return is_found;
 }
 
-/* The same network, batch and budget. */
-static bool is_like(const json_t *row, const json_t *like)
+/* What rows of one case have in common, beside the network. All end with NULL. */
+static const char *const of_step[] = {"batch", NULL};
+static const char *const of_budget[] = {"batch", "budget_bytes", NULL};
+static const char *const of_way[] = {"batch", "slice_asked", NULL};
+
+static bool is_like(const json_t *row, const json_t *like, const char *const *columns)
 {
     const char *model = claim_text(like, "model");
-    return model != NULL && claim_is(row, "model", model) &&
-           !(fabs(claim_number(row, "batch") - claim_number(like, "batch")) > 0.0) &&
-           !(fabs(claim_number(row, "budget_bytes") - claim_number(like, "budget_bytes")) > 0.0);
+    bool is_same = model != NULL && claim_is(row, "model", model);
+    for (; *columns != NULL; columns++) {
+        is_same =
+            is_same && !(fabs(claim_number(row, *columns) - claim_number(like, *columns)) > 0.0);
+    }
+    return is_same;
 }
 
-/* Whether no row before it is of the same network, batch and budget. */
-static bool is_first(const json_t *rows, size_t at)
+/* Whether no row before it is of the same case; `is_way`: and of the same technique. */
+static bool is_first(const json_t *rows, size_t at, const char *const *columns, bool is_way)
 {
+    const json_t *like = json_array_get(rows, at);
     for (size_t i = 0; i < at; i++) {
-        if (is_like(json_array_get(rows, i), json_array_get(rows, at))) {
+        const json_t *row = json_array_get(rows, i);
+        if (is_like(row, like, columns) &&
+            (!is_way || claim_is(row, "technique", claim_text(like, "technique")))) {
             return false;
         }
     }
     return true;
 }
 
-/* Of those like a row the one with the lowest number in a column, of plans that fit if `is_plan`;
- * NULL: none. */
+/* Of a case the row with the least bytes, or the fastest plan of those that fit; NULL: none. */
 static const json_t *lowest(const json_t *rows, const json_t *like, technique_list list,
-                            const char *column, bool is_plan)
+                            bool is_plan)
 {
+    const char *const *columns = is_plan ? of_budget : of_step;
+    const char *column = is_plan ? "predicted_ms" : "needed_bytes";
     const json_t *best = NULL;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        if (is_like(row, like) && is_one_of(row, list) &&
+        if (is_like(row, like, columns) && is_one_of(row, list) &&
             (!is_plan || claim_number(row, "fits") > 0.0) &&
             (best == NULL || claim_number(row, column) < claim_number(best, column))) {
             best = row;
@@ -102,7 +113,7 @@ static void add_savings(const json_t *rows, technique_list list, bool is_bare, c
         const json_t *row = json_array_get(rows, i);
         const double rest = is_bare ? claim_number(row, "state_bytes") : 0.0;
         char name[CLAIM_NAME_BYTES];
-        if (is_one_of(row, list)) {
+        if (is_one_of(row, list) && is_first(rows, i, of_way, true)) {
             name_case(row, claim_text(row, "technique"), name);
             claim_add(to,
                       (claim_number(row, "none_bytes") - rest) /
@@ -156,9 +167,9 @@ static void add_least(const json_t *rows, technique_list list, technique_list be
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *like = json_array_get(rows, i);
-        const json_t *less = lowest(rows, like, list, "needed_bytes", false);
-        const json_t *more = lowest(rows, like, beside, "needed_bytes", false);
-        if (less != NULL && more != NULL && is_first(rows, i)) {
+        const json_t *less = lowest(rows, like, list, false);
+        const json_t *more = lowest(rows, like, beside, false);
+        if (less != NULL && more != NULL && is_first(rows, i, of_step, false)) {
             char name[CLAIM_NAME_BYTES];
             name_case(like, claim_text(less, "technique"), name);
             claim_add(to, claim_number(more, "needed_bytes") / claim_number(less, "needed_bytes"),
@@ -175,9 +186,9 @@ static void add_speeds(const json_t *rows, technique_list list, technique_list b
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *like = json_array_get(rows, i);
-        const json_t *ours = lowest(rows, like, list, "predicted_ms", true);
-        const json_t *other = lowest(rows, like, beside, "predicted_ms", true);
-        if (ours == NULL || other == NULL || !is_first(rows, i) ||
+        const json_t *ours = lowest(rows, like, list, true);
+        const json_t *other = lowest(rows, like, beside, true);
+        if (ours == NULL || other == NULL || !is_first(rows, i, of_budget, false) ||
             !(fabs(claim_number(ours, "predicted_ms") - claim_number(other, "predicted_ms")) >
               0.0)) {
             continue;
@@ -292,9 +303,9 @@ static void add_energy_row(const named_tables *of, json_t *out)
     claim_sum measured = claim_begin(&what);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *like = json_array_get(rows, i);
-        const json_t *ours = lowest(rows, like, mixed, "predicted_ms", true);
-        const json_t *other = lowest(rows, like, checkpointing, "predicted_ms", true);
-        if (ours != NULL && other != NULL && is_first(rows, i)) {
+        const json_t *ours = lowest(rows, like, mixed, true);
+        const json_t *other = lowest(rows, like, checkpointing, true);
+        if (ours != NULL && other != NULL && is_first(rows, i, of_budget, false)) {
             claim_add(&measured,
                       100.0 * (1.0 - claim_number(ours, "energy_step_j") /
                                          claim_number(other, "energy_step_j")),
