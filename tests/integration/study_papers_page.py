@@ -65,7 +65,7 @@ def main():
         words, seen = study_page.look(browser, folder, page, [("hybrid", hybrid_rows(140.0), {}), ("measure", measure_rows(None), {})], {})
         study_page.check_page(seen, 5)
         study_page.in_text(words, "PyTorch's columns are empty in 2 of 2 cases: python3 has no PyTorch with torchvision",
-                           "auto is slower than the fastest of them: most for cnn bn in 50.0 MiB", "both, which has ghost statistics and other weights")
+                           "auto is slower than the fastest of them: most for cnn bn in 100 MiB", "0.79 x of accumulation, which has ghost statistics and other weights")
         study_page.not_in_text(words, "undefined", "NaN", "beside PyTorch")
         words, seen = study_page.look(browser, folder, page, [("measure", measure_rows({1: 4.0, 4: 80.0}), {})], {})
         study_page.in_text(words, "PyTorch is faster than auto in 1 case: lenet5 at batch 1, 2.00 x")

@@ -11,7 +11,7 @@ const program_info study_program = {
     .examples =
         "  dunlin-study max-batch | throughput | curve | ablation | adaptation | convergence | "
         "federated | all\n"
-        "  dunlin-study melon\n"
+        "  dunlin-study melon | sage | emdl\n"
         "      named studies: a paper's figures beside ours, out of the others with small lists of "
         "their own;\n"
         "      all runs no named study, since they repeat it\n"
