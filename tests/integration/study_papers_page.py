@@ -53,7 +53,7 @@ def main():
             "auto: a step takes 5.00 x (median of 2 cases; 5.00 x to 5.00 x) as long as an inference", "PyTorch: 4.00 x",
             "auto beside PyTorch 9.9: a step at 3.00 x (median of 2 cases; 2.00 x to 4.00 x) its speed",
             "PyTorch's process takes 6.00 x (median of 2 cases; 4.00 x to 8.00 x) the memory of the plan",
-            "the largest that fits is none 1; auto 4, the largest that was tried; PyTorch 1", "Slices by checkpointing")
+            "none fits 1; auto fits 4, the largest that was tried; PyTorch fits 1", "Slices by checkpointing")
         study_page.not_in_text(words, "undefined", "NaN", "Infinity", "is slower than the fastest of them", "columns are empty")
         charts = {c["title"]: c for c in seen["charts"]}
         memory = next(c for title, c in charts.items() if "memory of a step by batch" in title)

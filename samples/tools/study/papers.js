@@ -108,9 +108,9 @@ function sayTorch(said, rows) {
     if (all.length === 0) continue;
     const slow = sure.filter(([, t]) => t.value < 1), less = ran.map(r => r.torch_bytes / r.planned_bytes);
     said.push([`${policy} beside PyTorch ${ran[0].torch_version}: a step at ${sure.length > 0 ? `${told(sure.map(([, t]) => t.value), times)} its speed` : "a speed that the repeats do not tell apart"}${sure.length > 0 && sure.length < all.length ? `, not decided in ${all.length - sure.length}` : ""}; PyTorch's process takes ${told(less, times)} the memory of the plan.`]);
-    if (slow.length > 0) said.push([`PyTorch is faster than ${policy} in ${count(slow.length, "case", "cases")}: ${slow.map(([r, t]) => `${labelOf(r.model)} at batch ${r.batch}, ${times(1 / t.value)}`).join("; ")}.`, true]);
+    if (slow.length > 0) said.push([`PyTorch is faster than ${policy} in ${count(slow.length, "case", "cases")}: ${slow.map(([r, t]) => `${labelOf(r.model)} at batch ${r.batch}, ${times(1 / t.value)}`).join("; ")}.`, isAuto(policy)]);
     const more = ran.filter(r => r.torch_bytes < r.planned_bytes);
-    if (more.length > 0) said.push([`PyTorch takes less memory than ${policy} in ${count(more.length, "case", "cases")}: ${more.map(r => `${labelOf(r.model)} at batch ${r.batch}, ${size(r.torch_bytes)} against ${size(r.planned_bytes)}`).join("; ")}.`, true]);
+    if (more.length > 0) said.push([`PyTorch takes less memory than ${policy} in ${count(more.length, "case", "cases")}: ${more.map(r => `${labelOf(r.model)} at batch ${r.batch}, ${size(r.torch_bytes)} against ${size(r.planned_bytes)}`).join("; ")}.`, isAuto(policy)]);
   }
 }
 
@@ -125,10 +125,10 @@ words.measure = rows => {
   sayTorch(said, rows);
   for (const [model, budget] of groupsOf(rows, ["model", "budget_bytes"])) {
     const mine = rows.filter(r => r.model === model && r.budget_bytes === budget), most = unique(mine, "batch").length;
-    const last = (list, fits) => { const all = list.filter(fits).map(r => r.batch); return all.length === 0 ? "none" : `${Math.max(...all)}${all.length === most ? ", the largest that was tried" : ""}`; };
+    const last = (list, fits) => { const all = list.filter(fits).map(r => r.batch); return all.length === 0 ? "fits no batch" : `fits ${Math.max(...all)}${all.length === most ? ", the largest that was tried" : ""}`; };
     const parts = unique(mine, "policy").map(p => `${p} ${last(ofPolicy(mine, p), r => r.fits)}`);
     if (mine.some(r => has(r.torch_bytes))) parts.push(`PyTorch ${last(onceEach(mine), r => r.torch_fits)}`);
-    said.push([`${labelOf(model)} in ${size(budget)}: of the batches here the largest that fits is ${parts.join("; ")}.`]);
+    said.push([`${labelOf(model)} in ${size(budget)}: ${parts.join("; ")}, of the batches here.`]);
   }
   return said;
 };
