@@ -149,6 +149,15 @@ if /usr/bin/python3 -c 'import torch, torchvision' 2>/dev/null; then
     values "$work/g/emdl_measure.csv" torch_step_ms | grep -q '[0-9]' ||
         grep -q "unfair" "$work/g/emdl_measure.csv" || fail "no figures of PyTorch: $(cat "$work/g/emdl_measure.csv")"
 fi
+# The largest batch in 6 to 8 GB is a figure of such budgets and of the paper's images alone.
+study emdl --quick --models squeezenet1_1 --parts max-batch --image 224 --budgets 1GiB,6GiB --policies none --out "$work/h"
+python3 - "$work/h" <<'PY' || fail "the largest batch in 6 to 8 GB"
+import csv, sys
+rows, claims = (list(csv.DictReader(open("%s/emdl_%s.csv" % (sys.argv[1], name)))) for name in ("max-batch", "claims"))
+claim = next(c for c in claims if c["figure"].startswith("largest batch in 6 to 8 GB") and "no memory shared" in c["figure"])
+batch = next(int(r["max_batch"]) for r in rows if r["budget_bytes"] == str(6 << 30))
+assert float(claim["ours"]) == batch and claim["cases"] == "1" and claim["holds"] == ("holds" if batch <= 32 else "does not hold"), (claim, batch)
+PY
 expect 2 "batches most: emdl takes numbers" "$bin/dunlin-study" emdl --batches most --out "$work/x"
 expect 2 "models nonesuch" "$bin/dunlin-study" emdl --models nonesuch --out "$work/x"
 expect 2 "torch goes with emdl" "$bin/dunlin-study" all --torch none --out "$work/x"

@@ -324,14 +324,16 @@ static void add_batch_rows(const named_tables *of, json_t *out)
         claim_sum planned = claim_begin(&all[i].what);
         for (size_t r = 0; r < json_array_size(rows); r++) {
             const json_t *row = json_array_get(rows, r);
-            if (claim_is(row, "policy", all[i].policy) && is_at(row, "image", FULL_IMAGE)) {
+            const double gib = claim_number(row, "budget_bytes") / (1024.0 * MIB);
+            if (claim_is(row, "policy", all[i].policy) && is_at(row, "image", FULL_IMAGE) &&
+                gib >= 6.0 && gib <= 8.0) {
                 claim_add(&planned, claim_number(row, "max_batch"), NO_NUMBER, NO_NUMBER,
                           claim_text(row, "model"));
             }
         }
         tell_differs(of, rows,
                      "; the whole budget is the trainer's, where a phone keeps much of it "
-                     "for itself; counted at 224 pixels alone",
+                     "for itself; counted at 224 pixels alone, and in such budgets",
                      differs);
         claims_add_row(out, NAME, &all[i].what, &planned, NULL, differs);
     }
