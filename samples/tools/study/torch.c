@@ -41,12 +41,16 @@ static void set_environment(int64_t n_threads)
 /* The child: what it says on stderr is nobody's, since the script prints what is wrong. */
 static void become(const char *const *words, int out, int64_t n_threads)
 {
+    const char *argv[MOST_WORDS] = {NULL};
+    for (size_t i = 0; i < MOST_WORDS - 1 && words[i] != NULL; i++) {
+        argv[i] = words[i];
+    }
     const int nowhere = open("/dev/null", O_RDWR);
     (void)dup2(nowhere, STDIN_FILENO);
     (void)dup2(out, STDOUT_FILENO);
     (void)dup2(nowhere, STDERR_FILENO);
     set_environment(n_threads);
-    (void)execvp(words[0], (char *const *)(void *)words);
+    (void)execvp(argv[0], (char *const *)(void *)argv);
     _exit(127);
 }
 
