@@ -28,7 +28,8 @@ typedef enum dunlin_dtype {
     DUNLIN_I32 = 3,
     DUNLIN_I64 = 4,
     DUNLIN_F64 = 5,
-    DUNLIN_F16 = 6
+    DUNLIN_F16 = 6,
+    DUNLIN_I8 = 7
 } dunlin_dtype;
 
 /** @return bytes of one element; 0 for an unknown type. */

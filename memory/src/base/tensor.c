@@ -11,6 +11,7 @@ size_t dunlin_dtype_bytes(dunlin_dtype dtype)
     case DUNLIN_I32:
         return 4;
     case DUNLIN_U8:
+    case DUNLIN_I8:
         return 1;
     case DUNLIN_I64:
     case DUNLIN_F64:

@@ -173,5 +173,6 @@ Test(basics, shapes_count_their_elements)
     cr_assert_eq(dunlin_dtype_bytes(DUNLIN_U8), 1);
     cr_assert_eq(dunlin_dtype_bytes(DUNLIN_I64), 8);
     cr_assert_eq(dunlin_dtype_bytes(DUNLIN_F16), 2);
+    cr_assert_eq(dunlin_dtype_bytes(DUNLIN_I8), 1);
     cr_assert_eq(dunlin_dtype_bytes((dunlin_dtype)77), 0);
 }

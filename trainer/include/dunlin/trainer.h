@@ -280,6 +280,9 @@ typedef struct dunlin_trainer_options {
     /* dunlin_baselines_published() of <dunlin/baselines.h>: the policies RECOMPUTE to SUBLINEAR,
      * VDNN and CAPUCHIN are UNSUPPORTED without it. */
     const dunlin_baselines *baselines;
+    /* The numbers to train in: dunlin_trainer_set_grad_bits(). NULL: float32, the usual bits. */
+    const char *precision, *grad_bits;
+    int64_t grad_bits_steps;
 } dunlin_trainer_options;
 #define DUNLIN_TRAINER_OPTIONS_INIT DUNLIN_SIZED_INIT_1(dunlin_trainer_options, lr, 0.01F)
 

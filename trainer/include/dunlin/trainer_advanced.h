@@ -73,6 +73,26 @@ struct dunlin_schedule {
 DUNLIN_NODISCARD DUNLIN_API dunlin_status
 dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *schedule);
 
+/**
+ * The numbers that a network is trained in. options.precision: NULL or "fp32" for float32; "niti":
+ * int8 weights, activations and errors with one exponent a tensor (Wang et al., arXiv 2009.13108),
+ * a quarter of the bytes, the same bits on all instruction sets. The loss is then cross-entropy
+ * with labels, and in place of a rate there are grad_bits: the bits of the largest update, 1 to 7,
+ * one number or several with commas, each for grad_bits_steps steps (1 or more) and the last one
+ * for all that follow; NULL: 5. What else sets a rate is ARGUMENT: lr other than INIT's, schedule,
+ * momentum, decay, clipping, groups, hooks. Weights go in and out as float32, exactly; a model's
+ * own are rounded to what fits. UNSUPPORTED: a precision that this build has not; a network with
+ * operators that it has not, with the causes; a source with weights of examples. Texts are borrowed
+ * for the call.
+ *
+ * This call sets both for the steps that follow; stages count from the trainer's first step.
+ *
+ * @return OK; ARGUMENT in float32, or naming what is out of its range; STATE.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_grad_bits(dunlin_trainer *trainer,
+                                                                       const char *bits,
+                                                                       int64_t n_steps);
+
 /** Bytes of everything at the plan's peak, by what they are for. Their sum is `planned_bytes`. This
  * struct is frozen: a class that is added later is a member of the report. */
 typedef struct dunlin_class_bytes {

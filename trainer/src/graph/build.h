@@ -19,6 +19,8 @@
 
 #define DUNLIN_STEP_MAX_SLOTS 4
 
+typedef struct dunlin_precision dunlin_precision; /* integer/precision.h */
+
 typedef struct dunlin_step_build_options {
     dunlin_emit_mode mode;
     int64_t batch; /* the most samples of a step, which the room for rows of tables' gradients goes
@@ -42,7 +44,9 @@ typedef struct dunlin_step_build_options {
     dunlin_loss loss;
     float label_smoothing;
     bool has_gradient_hook;
-    int32_t n_gradient_slots; /* 0 to DUNLIN_STEP_MAX_SLOTS */
+    int32_t n_gradient_slots;           /* 0 to DUNLIN_STEP_MAX_SLOTS */
+    const dunlin_precision *precision;  /* NULL: float32 */
+    const dunlin_int_kernels *integers; /* with a precision */
 } dunlin_step_build_options;
 
 /* The persistent tensors of one parameter of the network. */
@@ -86,6 +90,9 @@ typedef struct dunlin_step_graph {
     int32_t n_classes;     /* or outputs */
     int32_t n_ghost_norms; /* batch norms with statistics of slices */
     const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
+    const dunlin_precision *precision; /* NULL: float32 */
+    uint32_t sites;                    /* tensor, persistent: the exponents of a step in integers */
+    size_t n_sites;                    /* 0 in float32; the first are the parameters' */
 } dunlin_step_graph;
 
 /*

@@ -6,6 +6,7 @@
 #ifndef DUNLIN_GRAPH_STEP_H
 #define DUNLIN_GRAPH_STEP_H
 
+#include "kernels/api/integer.h"
 #include "kernels/api/kernels.h"
 #include "shuffle.h"
 
@@ -55,6 +56,7 @@ typedef struct dunlin_step_trace {
 /* What is the same for all ops of one run of a step. */
 typedef struct dunlin_step_run {
     const dunlin_kernels *kernels;
+    const dunlin_int_kernels *integers; /* of the same set */
     dunlin_threads *threads;
     const dunlin_source *source;
     /* Example k of the batch is indices[k]; without indices: shuffle(first_index + k); without
@@ -80,6 +82,8 @@ typedef struct dunlin_step_run {
     dunlin_gradient_fn gradient_fn;
     void *gradient_ctx;
     double *out_sums;               /* DUNLIN_N_LOSS_SUMS; NULL: not wanted */
+    int32_t grad_bits;              /* in integers: of the largest update, which is the rate */
+    bool is_calibrating;            /* in integers: finds exponents, and changes no weight */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
     dunlin_swap *swap;              /* of plans that swap; else NULL */
     dunlin_step_trace *trace;       /* NULL: nobody asks */

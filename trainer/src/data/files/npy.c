@@ -174,6 +174,7 @@ static double element(const dunlin_npy *npy, const uint8_t *at)
         return (double)single;
     case DUNLIN_F64:
     case DUNLIN_F16:
+    case DUNLIN_I8:
     default:
         memcpy(&twice, &wide, sizeof twice);
         return twice;

@@ -109,6 +109,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_take_value(dunlin_onnx_node *onnx, uin
 DUNLIN_NODISCARD dunlin_status dunlin__op_take_param(dunlin_onnx_node *onnx, uint32_t index,
                                                      const char *what, dunlin_net_node *node);
 
+/* A convolution's shape; a dense layer's, over its rows. */
+dunlin_conv_shape dunlin__op_conv_shape(const dunlin_net *net, const dunlin_net_node *node);
+dunlin_conv_shape dunlin__op_dense_shape(const dunlin_net *net, const dunlin_net_node *node);
+
 /* Elements of a value per sample. */
 int64_t dunlin__op_elements(const dunlin_emit *emit, uint32_t value);
 

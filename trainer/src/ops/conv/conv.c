@@ -311,7 +311,7 @@ void dunlin__op_emit_transposed_grads(dunlin_emit *emit, const dunlin_net_node *
 
 /* --- the row --- */
 
-static dunlin_conv_shape node_shape(const dunlin_net *net, const dunlin_net_node *node)
+dunlin_conv_shape dunlin__op_conv_shape(const dunlin_net *net, const dunlin_net_node *node)
 {
     const dunlin_net_conv *c = &node->u.conv;
     dunlin_conv_shape shape = {
@@ -332,13 +332,13 @@ static dunlin_conv_shape node_shape(const dunlin_net *net, const dunlin_net_node
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_conv_shape shape = node_shape(dunlin__emit_net(emit), node);
+    dunlin_conv_shape shape = dunlin__op_conv_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv(emit, node, &shape);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_conv_shape shape = node_shape(dunlin__emit_net(emit), node);
+    dunlin_conv_shape shape = dunlin__op_conv_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv_grads(emit, node, &shape);
 }
 

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-static dunlin_conv_shape node_shape(const dunlin_net *net, const dunlin_net_node *node)
+dunlin_conv_shape dunlin__op_dense_shape(const dunlin_net *net, const dunlin_net_node *node)
 {
     dunlin_conv_shape shape = {
         .kernel_h = 1,
@@ -26,13 +26,13 @@ static dunlin_conv_shape node_shape(const dunlin_net *net, const dunlin_net_node
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_conv_shape shape = node_shape(dunlin__emit_net(emit), node);
+    dunlin_conv_shape shape = dunlin__op_dense_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv(emit, node, &shape);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    dunlin_conv_shape shape = node_shape(dunlin__emit_net(emit), node);
+    dunlin_conv_shape shape = dunlin__op_dense_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv_grads(emit, node, &shape);
 }
 

@@ -4,15 +4,19 @@
  * All numbers little-endian: "DUNLINCK", version, number of parameters, number of properties, bytes
  * of the file, fingerprints of the model and of the optimiser's state, step, seed; the properties;
  * for each parameter, in ONNX's order, its weights, its momentum (or Adam's two means) and its
- * slots; CRC-32 of all that. Version 1 knew SGD alone, and is otherwise the same.
+ * slots; CRC-32 of all that. Version 1 knew SGD alone, and is otherwise the same. Version 3 is of a
+ * trainer in integers: before a parameter's weights its site, after the last one the number of the
+ * other sites and these (integer/site.h).
  * Invariant: what could not be read back, since a value is not finite, does not become a file.
  */
 #include "checkpoint.h"
 
+#include "integer/precision.h"
 #include "kernels/simd/finite.h"
 #include "properties.h"
 #include "step/context/guard.h"
 #include "step/run/layout.h"
+#include "step/run/values.h"
 #include "weights.h"
 
 #include <dunlin/bytes.h>
@@ -78,6 +82,11 @@ dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
     if (trainer->options.optimizer != DUNLIN_OPTIMIZER_SGD) {
         add_number_to_print(&head.optimizer, (uint64_t)trainer->options.optimizer);
     }
+    if (trainer->precision != NULL) {
+        const char *name = dunlin__precision_name(trainer->precision);
+        add_to_print(&head.optimizer, name, strlen(name) + 1);
+        head.file_bytes += 4 + trainer->train.step->n_sites * DUNLIN_CHECKPOINT_SITE_BYTES;
+    }
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_net_param *param = &trainer->net.params[i];
         add_to_print(&head.model, param->name, strlen(param->name) + 1);
@@ -112,7 +121,7 @@ static dunlin_status put_bytes(checkpoint_writer *writer, const void *bytes, siz
 static dunlin_status put_head(checkpoint_writer *writer, const dunlin_checkpoint_head *head)
 {
     unsigned char bytes[DUNLIN_CHECKPOINT_HEAD_BYTES] = DUNLIN_CHECKPOINT_MAGIC;
-    put_number(bytes + 8, DUNLIN_CHECKPOINT_VERSION, 4);
+    put_number(bytes + 8, head->version, 4);
     put_number(bytes + 12, head->n_params, 4);
     put_number(bytes + 16, head->n_properties, 4);
     put_number(bytes + 20, head->file_bytes, 8);
@@ -137,16 +146,24 @@ static dunlin_status put_properties(checkpoint_writer *writer, const dunlin_prop
     return DUNLIN_OK;
 }
 
-static dunlin_status put_tensor(checkpoint_writer *writer, const dunlin_net_param *param,
-                                const float *floats)
+/* The weights of a parameter, or a state of it. */
+static dunlin_status put_tensor(checkpoint_writer *writer, const dunlin_trainer *trainer,
+                                size_t index, uint32_t tensor)
 {
+    const dunlin_net_param *param = &trainer->net.params[index];
+    const bool is_weight = tensor == trainer->train.step->params[index].tensor;
     float values[DUNLIN_CHECKPOINT_BLOCK_FLOATS];
     unsigned char bytes[DUNLIN_CHECKPOINT_BLOCK_FLOATS * sizeof(float)];
     for (int64_t first = 0; first < param->n_elements; first += DUNLIN_CHECKPOINT_BLOCK_FLOATS) {
         const int64_t left = param->n_elements - first;
         const int64_t n =
             left < DUNLIN_CHECKPOINT_BLOCK_FLOATS ? left : DUNLIN_CHECKPOINT_BLOCK_FLOATS;
-        dunlin__layout_load(param, floats, first, n, values);
+        if (is_weight) {
+            dunlin__values_load(&trainer->train, &trainer->arena, &trainer->net, (uint32_t)index,
+                                first, n, values);
+        } else {
+            dunlin__layout_load(param, dunlin__trainer_floats(trainer, tensor), first, n, values);
+        }
         const int64_t n_finite = finite_count(values, n);
         if (n_finite < n) {
             return dunlin__fail(writer->error, DUNLIN_NUMERIC, "checkpoint", 0,
@@ -164,6 +181,32 @@ static dunlin_status put_tensor(checkpoint_writer *writer, const dunlin_net_para
     return DUNLIN_OK;
 }
 
+static dunlin_status put_site(checkpoint_writer *writer, const dunlin_integer_site *site)
+{
+    unsigned char bytes[DUNLIN_CHECKPOINT_SITE_BYTES];
+    put_number(bytes, (uint64_t)(int64_t)site->exponent, 4);
+    put_number(bytes + 4, (uint64_t)(int64_t)site->is_known, 4);
+    put_number(bytes + 8, (uint64_t)(int64_t)site->n_raised, 4);
+    put_number(bytes + 12, (uint64_t)(int64_t)site->n_lowered, 4);
+    put_number(bytes + 16, (uint64_t)site->n_clipped, 8);
+    return put_bytes(writer, bytes, sizeof bytes);
+}
+
+/* Those that are no parameter's. */
+static dunlin_status put_other_sites(checkpoint_writer *writer, const dunlin_trainer *trainer,
+                                     const dunlin_integer_site *sites)
+{
+    const size_t n_params = trainer->net.n_params;
+    const size_t n_sites = trainer->train.step->n_sites;
+    unsigned char number[4];
+    put_number(number, n_sites - n_params, sizeof number);
+    DUNLIN_TRY(put_bytes(writer, number, sizeof number));
+    for (size_t i = n_params; i < n_sites; i++) {
+        DUNLIN_TRY(put_site(writer, &sites[i]));
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *trainer)
 {
     dunlin_checkpoint_head head = dunlin__checkpoint_head(trainer);
@@ -172,15 +215,22 @@ static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *tr
         /* Two lengths of two bytes, and the texts without their zeros. */
         head.file_bytes += 4 + trainer->properties.items[i].bytes - 2;
     }
+    const dunlin_integer_site *sites = dunlin__values_sites(&trainer->train, &trainer->arena);
+    head.version = sites != NULL ? DUNLIN_CHECKPOINT_INTEGER_VERSION : DUNLIN_CHECKPOINT_VERSION;
     DUNLIN_TRY(put_head(writer, &head));
     DUNLIN_TRY(put_properties(writer, &trainer->properties));
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         uint32_t tensors[DUNLIN_CHECKPOINT_MAX_TENSORS];
         const size_t n = dunlin__checkpoint_tensors(trainer, i, tensors);
-        for (size_t t = 0; t < n; t++) {
-            DUNLIN_TRY(put_tensor(writer, &trainer->net.params[i],
-                                  dunlin__trainer_floats(trainer, tensors[t])));
+        if (sites != NULL) {
+            DUNLIN_TRY(put_site(writer, &sites[i]));
         }
+        for (size_t t = 0; t < n; t++) {
+            DUNLIN_TRY(put_tensor(writer, trainer, i, tensors[t]));
+        }
+    }
+    if (sites != NULL) {
+        DUNLIN_TRY(put_other_sites(writer, trainer, sites));
     }
     unsigned char crc[DUNLIN_CHECKPOINT_CRC_BYTES];
     put_number(crc, writer->crc, sizeof crc);

@@ -8,13 +8,16 @@
 #include "step/context/context.h"
 
 #define DUNLIN_CHECKPOINT_MAGIC "DUNLINCK"
-#define DUNLIN_CHECKPOINT_VERSION 2
+#define DUNLIN_CHECKPOINT_VERSION 2         /* of a trainer in float32 */
+#define DUNLIN_CHECKPOINT_INTEGER_VERSION 3 /* with exponents */
+#define DUNLIN_CHECKPOINT_SITE_BYTES 24
 #define DUNLIN_CHECKPOINT_HEAD_BYTES 60
 #define DUNLIN_CHECKPOINT_CRC_BYTES 4
 #define DUNLIN_CHECKPOINT_BLOCK_FLOATS 1024
 #define DUNLIN_CHECKPOINT_MAX_TENSORS (3 + DUNLIN_STEP_MAX_SLOTS)
 
 typedef struct dunlin_checkpoint_head {
+    uint32_t version;
     uint32_t n_params;
     uint32_t n_properties;
     uint64_t file_bytes;

@@ -7,6 +7,7 @@
 #include "properties.h"
 #include "step/context/guard.h"
 #include "step/run/layout.h"
+#include "step/run/values.h"
 #include "weights.h"
 
 #include <dunlin/bytes.h>
@@ -101,12 +102,13 @@ static dunlin_status get_head(checkpoint_reader *reader, dunlin_checkpoint_head 
         return fail_damaged(reader, "not a checkpoint");
     }
     const uint64_t version = get_number(bytes + 8, 4);
-    if (version < 1 || version > DUNLIN_CHECKPOINT_VERSION) {
+    if (version < 1 || version > DUNLIN_CHECKPOINT_INTEGER_VERSION) {
         return dunlin__fail(reader->trainer->error, DUNLIN_VERSION, "checkpoint", 0,
                             "%.120s: format version %" PRIu64 "; this library reads 1 to %d",
-                            reader->path, version, DUNLIN_CHECKPOINT_VERSION);
+                            reader->path, version, DUNLIN_CHECKPOINT_INTEGER_VERSION);
     }
-    *out_head = (dunlin_checkpoint_head){.n_params = (uint32_t)get_number(bytes + 12, 4),
+    *out_head = (dunlin_checkpoint_head){.version = (uint32_t)version,
+                                         .n_params = (uint32_t)get_number(bytes + 12, 4),
                                          .n_properties = (uint32_t)get_number(bytes + 16, 4),
                                          .file_bytes = get_number(bytes + 20, 8),
                                          .model = get_number(bytes + 28, 8),
@@ -128,10 +130,13 @@ static dunlin_status check_head(const checkpoint_reader *reader, const dunlin_ch
                             " parameters; the trainer has %" PRIu32 ")",
                             reader->path, head->n_params, expected.n_params);
     }
-    if (head->optimizer != expected.optimizer) {
+    const bool has_sites = reader->trainer->precision != NULL;
+    if (head->optimizer != expected.optimizer ||
+        (head->version == DUNLIN_CHECKPOINT_INTEGER_VERSION) != has_sites) {
         return dunlin__fail(
             reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
-            "%.120s: optimiser, momentum, slots or frozen parameters are not as in the trainer",
+            "%.120s: optimiser, momentum, slots, precision or frozen parameters are not as in "
+            "the trainer",
             reader->path);
     }
     if (head->n_properties > DUNLIN_TRAINER_MAX_PROPERTIES || head->step > INT64_MAX) {
@@ -164,10 +169,61 @@ static dunlin_status get_properties(checkpoint_reader *reader, uint32_t n,
     return DUNLIN_OK;
 }
 
-/* `floats` NULL: only checks. */
-static dunlin_status get_tensor(checkpoint_reader *reader, const dunlin_net_param *param,
-                                float *floats)
+static dunlin_status get_site(checkpoint_reader *reader, dunlin_integer_site *out_site)
 {
+    unsigned char bytes[DUNLIN_CHECKPOINT_SITE_BYTES];
+    DUNLIN_TRY(get_bytes(reader, bytes, sizeof bytes));
+    *out_site = (dunlin_integer_site){.exponent = (int32_t)get_number(bytes, 4),
+                                      .is_known = (int32_t)get_number(bytes + 4, 4),
+                                      .n_raised = (int32_t)get_number(bytes + 8, 4),
+                                      .n_lowered = (int32_t)get_number(bytes + 12, 4),
+                                      .n_clipped = (int64_t)get_number(bytes + 16, 8)};
+    const bool is_in_range = out_site->exponent >= -DUNLIN_SITE_MAX_EXPONENT &&
+                             out_site->exponent <= DUNLIN_SITE_MAX_EXPONENT &&
+                             (out_site->is_known == 0 || out_site->is_known == 1) &&
+                             out_site->n_raised >= 0 && out_site->n_lowered >= 0 &&
+                             out_site->n_clipped >= 0;
+    return is_in_range ? DUNLIN_OK : fail_damaged(reader, "an exponent or a count is out of range");
+}
+
+/* Those that are no parameter's, at the end. */
+static dunlin_status get_other_sites(checkpoint_reader *reader, bool is_applied)
+{
+    const dunlin_trainer *trainer = reader->trainer;
+    dunlin_integer_site *sites = dunlin__values_sites(&trainer->train, &trainer->arena);
+    unsigned char number[4];
+    DUNLIN_TRY(get_bytes(reader, number, sizeof number));
+    if (get_number(number, 4) != trainer->train.step->n_sites - trainer->net.n_params) {
+        return fail_damaged(reader, "the number of its exponents is not the network's");
+    }
+    for (size_t i = trainer->net.n_params; i < trainer->train.step->n_sites; i++) {
+        dunlin_integer_site site;
+        DUNLIN_TRY(get_site(reader, &site));
+        if (is_applied) {
+            sites[i] = site;
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* A block of a tensor: the weights of a parameter, or a state of it. */
+static void apply_block(const dunlin_trainer *trainer, size_t index, uint32_t tensor, int64_t first,
+                        int64_t n, const float *values)
+{
+    if (tensor == trainer->train.step->params[index].tensor) {
+        dunlin__values_put(&trainer->train, &trainer->arena, &trainer->net, (uint32_t)index, first,
+                           n, values);
+    } else {
+        dunlin__layout_store(&trainer->net.params[index], dunlin__trainer_floats(trainer, tensor),
+                             first, n, values);
+    }
+}
+
+/* `site` NULL: in float32. */
+static dunlin_status get_tensor(checkpoint_reader *reader, size_t index, uint32_t tensor,
+                                const dunlin_integer_site *site, bool is_applied)
+{
+    const dunlin_net_param *param = &reader->trainer->net.params[index];
     float values[DUNLIN_CHECKPOINT_BLOCK_FLOATS];
     unsigned char bytes[DUNLIN_CHECKPOINT_BLOCK_FLOATS * sizeof(float)] = {0};
     for (int64_t first = 0; first < param->n_elements; first += DUNLIN_CHECKPOINT_BLOCK_FLOATS) {
@@ -184,8 +240,11 @@ static dunlin_status get_tensor(checkpoint_reader *reader, const dunlin_net_para
                                     reader->path, first + i, param->name);
             }
         }
-        if (floats != NULL) {
-            dunlin__layout_store(param, floats, first, n, values);
+        if (site != NULL && !dunlin__values_are_exact(site->exponent, values, n)) {
+            return fail_damaged(reader, "a weight is no multiple of its exponent's power");
+        }
+        if (is_applied) {
+            apply_block(reader->trainer, index, tensor, first, n, values);
         }
     }
     return DUNLIN_OK;
@@ -194,15 +253,22 @@ static dunlin_status get_tensor(checkpoint_reader *reader, const dunlin_net_para
 static dunlin_status get_tensors(checkpoint_reader *reader, bool is_applied)
 {
     const dunlin_trainer *trainer = reader->trainer;
+    dunlin_integer_site *sites = dunlin__values_sites(&trainer->train, &trainer->arena);
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         uint32_t tensors[DUNLIN_CHECKPOINT_MAX_TENSORS];
         const size_t n = dunlin__checkpoint_tensors(trainer, i, tensors);
+        dunlin_integer_site site;
+        if (sites != NULL) {
+            DUNLIN_TRY(get_site(reader, &site));
+        }
+        if (sites != NULL && is_applied) {
+            sites[i] = site;
+        }
         for (size_t t = 0; t < n; t++) {
-            DUNLIN_TRY(get_tensor(reader, &trainer->net.params[i],
-                                  is_applied ? dunlin__trainer_floats(trainer, tensors[t]) : NULL));
+            DUNLIN_TRY(get_tensor(reader, i, tensors[t], sites != NULL ? &site : NULL, is_applied));
         }
     }
-    return DUNLIN_OK;
+    return sites != NULL ? get_other_sites(reader, is_applied) : DUNLIN_OK;
 }
 
 static dunlin_status get_checksum(checkpoint_reader *reader)

@@ -9,8 +9,7 @@
 #include "kernels/simd/finite.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
-#include "step/run/layout.h"
-#include "weights.h"
+#include "step/run/values.h"
 
 #include <dunlin/bytes.h>
 #include <dunlin/trainer_experimental.h>
@@ -61,8 +60,8 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
 {
     const dunlin_trainer *trainer = ctx;
     const dunlin_net_param *param = &trainer->net.params[param_index];
-    const uint32_t tensor = trainer->train.step->params[param_index].tensor;
-    dunlin__layout_load(param, dunlin__trainer_floats(trainer, tensor), first, n, out);
+    dunlin__values_load(&trainer->train, &trainer->arena, &trainer->net, param_index, first, n,
+                        out);
     const int64_t n_finite = finite_count(out, n);
     if (n_finite < n) {
         return dunlin__fail(error, DUNLIN_NUMERIC, "onnx", 0,

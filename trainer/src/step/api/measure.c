@@ -9,6 +9,7 @@
  * run as one slice, without recomputation (except for a budget that allows a single sample at
  * most).
  */
+#include "integer/precision.h"
 #include "step/context/context.h"
 #include "step/context/options.h"
 #include "step/lower/costs.h"
@@ -220,13 +221,20 @@ static void leave_gradient(void *ctx, int32_t parameter_index, int64_t n, const 
     (void)slots;
 }
 
+static bool is_float(const dunlin_trainer_options *options)
+{
+    const dunlin_precision *precision = NULL;
+    return dunlin__precision_find(options->precision, &precision, NULL) == DUNLIN_OK &&
+           precision == NULL;
+}
+
 /* The options as far as they change the step, with nothing of the caller's that would be called. */
 static dunlin_trainer_options probe_options(const dunlin_trainer_options *from)
 {
     dunlin_trainer_options options = *from;
     options.no_fuse = from->no_fuse || from->policy == DUNLIN_POLICY_NONE;
     options.micro_batch = 0;
-    options.lr = RATE;
+    options.lr = is_float(from) ? RATE : from->lr;
     options.schedule = NULL;
     options.gradient_fn = from->gradient_fn != NULL ? leave_gradient : NULL;
     options.gradient_ctx = NULL;

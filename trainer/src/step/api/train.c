@@ -7,6 +7,8 @@
 #include "train.h"
 
 #include "batches.h"
+#include "calibrate.h"
+#include "integer/precision.h"
 #include "step/adapt/adapt.h"
 #include "step/context/context.h"
 #include "step/run/clock.h"
@@ -36,6 +38,11 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
     }
+    if (trainer->precision != NULL && source->weight_fn != NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "the source has weights of examples, and precision %s has none",
+                            dunlin__precision_name(trainer->precision));
+    }
     const bool takes_labels = trainer->options.loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
     if (has_targets && !may_read_targets && !takes_labels && !is_predicting) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
@@ -57,6 +64,8 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
     const dunlin_trainer_options *options = &trainer->options;
     return (dunlin_step_run){
         .kernels = trainer->kernels,
+        .integers = trainer->integers,
+        .grad_bits = dunlin__grad_bits_at(&trainer->grad_bits, trainer->step),
         .threads = trainer->threads,
         .source = source,
         .n_batch = n,
@@ -143,6 +152,7 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
     DUNLIN_TRY(dunlin__trainer_weigh(trainer, run));
     DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, run->n_counted));
     dunlin__trainer_warn_of_one(trainer, run->n_batch);
+    DUNLIN_TRY(dunlin__calibrate_step(trainer, run));
     dunlin_step_trace trace = {.largest_example = -1};
     run->trace = &trace;
     dunlin_exec_control *control = dunlin__adapt_begin_step(trainer, run->n_batch);
@@ -389,6 +399,9 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         DUNLIN_TRY(dunlin__adapt_between(trainer));
         if (out_logits == NULL) {
             DUNLIN_TRY(dunlin__trainer_weigh(trainer, &run));
+        }
+        if (done == 0) {
+            DUNLIN_TRY(dunlin__calibrate_infer(trainer, &run));
         }
         dunlin_step_trace trace = {.largest_example = -1};
         run.trace = &trace;

@@ -62,6 +62,8 @@ static void seal(dunlin_trainer *trainer)
     trainer->options.groups = NULL;
     trainer->options.n_groups = 0;
     trainer->options.isa = NULL;
+    trainer->options.precision = NULL;
+    trainer->options.grad_bits = NULL;
     trainer->options.costs = NULL;
     trainer->options.cache_dir = NULL;
     trainer->options.swap_dir = NULL;
@@ -134,6 +136,7 @@ dunlin_status dunlin_trainer_set_lr(dunlin_trainer *trainer, float lr)
 {
     DUNLIN_TRY(dunlin__trainer_look(trainer));
     DUNLIN_TRY(dunlin__trainer_check(trainer));
+    DUNLIN_TRY(dunlin__numbers_want_rate(trainer->precision, trainer->error));
     DUNLIN_TRY(dunlin__trainer_check_lr(lr, trainer->error));
     trainer->options.lr = lr;
     return DUNLIN_OK;
@@ -146,6 +149,7 @@ dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_
     if (schedule == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "schedule is NULL");
     }
+    DUNLIN_TRY(dunlin__numbers_want_rate(trainer->precision, trainer->error));
     dunlin_schedule taken;
     DUNLIN_TRY(dunlin__schedule_take(schedule, &taken, trainer->error));
     DUNLIN_TRY(dunlin__schedule_check(&taken, trainer->error));
@@ -153,9 +157,21 @@ dunlin_status dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin_trainer_set_grad_bits(dunlin_trainer *trainer, const char *bits,
+                                           int64_t n_steps)
+{
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    return dunlin__grad_bits_set(trainer->precision, bits, n_steps, &trainer->grad_bits,
+                                 trainer->error);
+}
+
 float dunlin_trainer_lr(const dunlin_trainer *trainer)
 {
     const dunlin_trainer_options *options = &trainer->options;
+    if (trainer->precision != NULL) {
+        return 0.0F;
+    }
     return (float)dunlin__schedule_rate(&trainer->schedule, (double)options->lr, trainer->step);
 }
 

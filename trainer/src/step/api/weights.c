@@ -7,9 +7,11 @@
  */
 #include "weights.h"
 
+#include "calibrate.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
 #include "step/run/layout.h"
+#include "step/run/values.h"
 
 #include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
@@ -41,6 +43,7 @@ static void reset_optimizer(dunlin_trainer *trainer)
             }
         }
     }
+    dunlin__calibrate_again(trainer);
 }
 
 /* Values of one parameter from outside. A torn trainer is whole again when the last of all has
@@ -49,9 +52,8 @@ static void set_piece(dunlin_trainer *trainer, const dunlin_flat_piece *piece, c
 {
     dunlin_step_param *params = trainer->train.step->params;
     dunlin_step_param *param = &params[piece->param];
-    dunlin__layout_store(&trainer->net.params[piece->param],
-                         dunlin__trainer_floats(trainer, param->tensor), piece->first, piece->n,
-                         values);
+    dunlin__values_set(&trainer->train, &trainer->arena, &trainer->net, piece->param, piece->first,
+                       piece->n, values);
     if (!trainer->is_torn) {
         return;
     }
@@ -79,10 +81,8 @@ dunlin_status dunlin_trainer_get_weights(const dunlin_trainer *trainer, dunlin_w
     for (int64_t done = 0; done < n;) {
         const dunlin_flat_piece piece =
             dunlin__flat_piece(&trainer->net, kind, first + done, n - done);
-        const uint32_t tensor = trainer->train.step->params[piece.param].tensor;
-        dunlin__layout_load(&trainer->net.params[piece.param],
-                            dunlin__trainer_floats(trainer, tensor), piece.first, piece.n,
-                            out_values + done);
+        dunlin__values_load(&trainer->train, &trainer->arena, &trainer->net, piece.param,
+                            piece.first, piece.n, out_values + done);
         done += piece.n;
     }
     return DUNLIN_OK;
@@ -161,9 +161,7 @@ dunlin_status dunlin_trainer_get_parameter(const dunlin_trainer *trainer, const 
     DUNLIN_TRY(dunlin__trainer_look(trainer));
     uint32_t index = 0;
     DUNLIN_TRY(find_param(trainer, name, n, out_values, &index));
-    const uint32_t tensor = trainer->train.step->params[index].tensor;
-    dunlin__layout_load(&trainer->net.params[index], dunlin__trainer_floats(trainer, tensor), 0, n,
-                        out_values);
+    dunlin__values_load(&trainer->train, &trainer->arena, &trainer->net, index, 0, n, out_values);
     return DUNLIN_OK;
 }
 

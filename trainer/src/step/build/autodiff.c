@@ -7,7 +7,9 @@
  * been.
  */
 #include "choice.h"
+#include "emit_integer.h"
 #include "graph/emit.h"
+#include "integer/precision.h"
 #include "ops/common/op.h"
 
 #include <mem/checked.h>
@@ -37,12 +39,13 @@ static void add_persistent(dunlin_emit *emit, uint32_t param, const char *suffix
                            dunlin_mem_class mem_class, uint32_t *out_tensor)
 {
     const dunlin_net_param *net_param = &emit->net->params[param];
-    *out_tensor =
-        dunlin__emit_named_tensor(emit, net_param->name, suffix,
-                                  &(dunlin_step_tensor){.dtype = DUNLIN_F32,
-                                                        .n_elements = net_param->n_elements,
-                                                        .mem_class = mem_class,
-                                                        .is_persistent = true});
+    const dunlin_precision *precision = emit->options->precision;
+    *out_tensor = dunlin__emit_named_tensor(
+        emit, net_param->name, suffix,
+        &(dunlin_step_tensor){.dtype = precision != NULL ? precision->weights : DUNLIN_F32,
+                              .n_elements = net_param->n_elements,
+                              .mem_class = mem_class,
+                              .is_persistent = true});
 }
 
 /* What is known of a table's rows, a byte each. */
@@ -102,6 +105,9 @@ static void add_params(dunlin_emit *emit)
         for (int32_t s = 0; param->is_trained && s < options->n_gradient_slots; s++) {
             add_persistent(emit, i, slot_names[s], DUNLIN_MEM_OPTIMIZER, &param->slots[s]);
         }
+    }
+    if (options->precision != NULL) {
+        dunlin__emit_integer_sites(emit);
     }
     emit->graph->n_persistent = (uint32_t)emit->graph->n_tensors;
 }
@@ -234,6 +240,10 @@ static dunlin_status emit_all(dunlin_emit *emit)
         return dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the groups of parameters");
     }
     mark_gradients(emit);
+    if (emit->options->precision != NULL) {
+        dunlin__emit_integer_step(emit);
+        return emit->status;
+    }
     dunlin__fuse_plan(emit);
     dunlin__emit_input(emit);
     emit_forward(emit);
@@ -315,6 +325,9 @@ static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build
     const dunlin_end end = dunlin__end_cut(whole, options->loss, &cut);
     DUNLIN_TRY(check_output(net, &graph->n_classes, error));
     DUNLIN_TRY(dunlin__choice_check(net, options, error));
+    if (options->precision != NULL) {
+        DUNLIN_TRY(dunlin__precision_check(options->precision, net, options->loss, error));
+    }
     const dunlin_alloc *alloc = &graph->alloc;
     dunlin_emit *emit = dunlin__alloc_zeroed(alloc, 1, sizeof *emit);
     if (emit == NULL) {

@@ -25,6 +25,11 @@ dunlin_status dunlin__select_kernels(const char *asked, const dunlin_kernels **o
     return DUNLIN_OK;
 }
 
+const dunlin_int_kernels *dunlin__select_integers(const char *asked)
+{
+    return dunlin__int_kernels_select(asked != NULL ? asked : getenv("DUNLIN_ISA"));
+}
+
 dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
                                    dunlin_trainer **out_trainer, dunlin_error *error)
 {
@@ -34,7 +39,10 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     const dunlin_kernels *kernels = NULL;
     DUNLIN_TRY(dunlin__trainer_take_options(options, &taken, error));
     DUNLIN_TRY(dunlin__schedule_take(taken.schedule, &schedule, error));
+    const dunlin_precision *precision = NULL;
+    dunlin_grad_bits grad_bits;
     DUNLIN_TRY(dunlin__select_kernels(taken.isa, &kernels, error));
+    DUNLIN_TRY(dunlin__numbers_take(&taken, &precision, &grad_bits, error));
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
     if (trainer == NULL) {
@@ -49,6 +57,9 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     trainer->schedule = schedule;
     trainer->options.schedule = &trainer->schedule;
     trainer->kernels = kernels;
+    trainer->integers = dunlin__select_integers(taken.isa);
+    trainer->precision = precision;
+    trainer->grad_bits = grad_bits;
     trainer->seed = taken.seed;
     trainer->error = &trainer->error_store;
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);

@@ -4,6 +4,7 @@
 #ifndef DUNLIN_STEP_CONTEXT_H
 #define DUNLIN_STEP_CONTEXT_H
 
+#include "numbers.h"
 #include "schedule.h"
 #include "step/run/exec.h"
 #include "step/swap/swap.h"
@@ -46,6 +47,9 @@ struct dunlin_trainer {
     dunlin_schedule schedule;
     dunlin_net net; /* a copy */
     const dunlin_kernels *kernels;
+    const dunlin_int_kernels *integers; /* of the same set */
+    const dunlin_precision *precision;  /* NULL: float32 */
+    dunlin_grad_bits grad_bits;
     dunlin_threads workers;
     dunlin_threads *threads; /* those; NULL: serial */
     dunlin_program train;
@@ -81,6 +85,8 @@ struct dunlin_trainer {
 DUNLIN_NODISCARD dunlin_status dunlin__select_kernels(const char *asked,
                                                       const dunlin_kernels **out_kernels,
                                                       dunlin_error *error);
+/* Those of integers, of the same name. */
+const dunlin_int_kernels *dunlin__select_integers(const char *asked);
 
 /* A trainer without graphs, plans and arena. */
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,

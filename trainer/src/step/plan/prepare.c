@@ -51,6 +51,8 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .label_smoothing = options->label_smoothing,
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
+        .precision = trainer->precision,
+        .integers = trainer->integers,
     };
     dunlin__choice_options(options, &build);
     return build;

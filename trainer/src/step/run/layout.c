@@ -7,6 +7,7 @@
 #include "layout.h"
 
 #include "net/params.h"
+#include "values.h"
 
 #include <mem/support.h>
 
@@ -66,6 +67,15 @@ static int64_t inner_index(const layout_walk *walk, int64_t element)
     return (tap * walk->n_inputs + input) * walk->n_outputs + output;
 }
 
+int64_t dunlin__layout_index(const dunlin_net_param *param, int64_t element)
+{
+    if (param->layout == DUNLIN_PARAM_PLAIN) {
+        return element;
+    }
+    const layout_walk walk = walk_of(param);
+    return inner_index(&walk, element);
+}
+
 void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int64_t first,
                          int64_t n, float *out)
 {
@@ -92,21 +102,56 @@ void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t 
     }
 }
 
-static dunlin_status init_param(dunlin_param_reader *reader, uint32_t index, float *floats,
-                                float *block, int64_t block_floats, dunlin_error *error)
+/* Where first values go, and the block that they pass through. */
+typedef struct init_target {
+    const dunlin_program *program;
+    const dunlin_arena *arena;
+    float *block;
+    int64_t block_floats;
+} init_target;
+
+static int64_t block_of(const init_target *to, const dunlin_net_param *param)
+{
+    if (param->layout == DUNLIN_PARAM_PLAIN) {
+        return to->block_floats;
+    }
+    /* Whole rows where one fits: a transposed store is read in stretches. */
+    const int64_t n_row = walk_of(param).n_row;
+    return n_row <= to->block_floats ? to->block_floats / n_row * n_row : to->block_floats;
+}
+
+/* In integers the largest decides on the exponent, so all is read twice. */
+static dunlin_status fit_param(const init_target *to, dunlin_param_reader *reader, uint32_t index,
+                               dunlin_error *error)
 {
     const dunlin_net_param *param = &reader->net->params[index];
-    int64_t n_block = block_floats;
-    if (param->layout != DUNLIN_PARAM_PLAIN) {
-        /* Whole rows where one fits: a transposed store is read in stretches. */
-        const int64_t n_row = walk_of(param).n_row;
-        n_block = n_row <= n_block ? n_block / n_row * n_row : n_block;
+    const int64_t n_block = block_of(to, param);
+    float largest = 0.0F;
+    for (int64_t first = 0; first < param->n_elements; first += n_block) {
+        const int64_t left = param->n_elements - first;
+        const int64_t n = left < n_block ? left : n_block;
+        DUNLIN_TRY(dunlin__param_read(reader, index, first, n, to->block, error));
+        for (int64_t i = 0; i < n; i++) {
+            largest = fabsf(to->block[i]) > largest ? fabsf(to->block[i]) : largest;
+        }
+    }
+    dunlin__values_fit(to->program, to->arena, index, largest);
+    return DUNLIN_OK;
+}
+
+static dunlin_status init_param(const init_target *to, dunlin_param_reader *reader, uint32_t index,
+                                dunlin_error *error)
+{
+    const dunlin_net_param *param = &reader->net->params[index];
+    const int64_t n_block = block_of(to, param);
+    if (to->program->step->precision != NULL) {
+        DUNLIN_TRY(fit_param(to, reader, index, error));
     }
     for (int64_t first = 0; first < param->n_elements; first += n_block) {
         const int64_t left = param->n_elements - first;
         const int64_t n = left < n_block ? left : n_block;
-        DUNLIN_TRY(dunlin__param_read(reader, index, first, n, block, error));
-        dunlin__layout_store(param, floats, first, n, block);
+        DUNLIN_TRY(dunlin__param_read(reader, index, first, n, to->block, error));
+        dunlin__values_put(to->program, to->arena, reader->net, index, first, n, to->block);
     }
     return DUNLIN_OK;
 }
@@ -129,12 +174,13 @@ dunlin_status dunlin__program_init_weights(const dunlin_program *program, const 
     } else {
         n_floats = MIN_INIT_FLOATS;
     }
+    const init_target target = {
+        .program = program, .arena = arena, .block = block, .block_floats = (int64_t)n_floats};
     dunlin_param_reader reader;
     dunlin__param_reader_init(&reader, net, seed);
     dunlin_status status = DUNLIN_OK;
     for (uint32_t i = 0; i < net->n_params && status == DUNLIN_OK; i++) {
-        float *floats = dunlin__program_floats(program, arena, program->step->params[i].tensor);
-        status = init_param(&reader, i, floats, block, (int64_t)n_floats, error);
+        status = init_param(&target, &reader, i, error);
     }
     dunlin__param_reader_close(&reader);
     return status;

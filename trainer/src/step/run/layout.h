@@ -23,6 +23,9 @@ void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int
 void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t first, int64_t n,
                           const float *values);
 
+/* Where element `element` of ONNX's order lies inside. */
+int64_t dunlin__layout_index(const dunlin_net_param *param, int64_t element);
+
 /* The first values of all parameters, straight into the arena of `arena_bytes`; what else is
  * persistent becomes zero. IO, NUMERIC. */
 DUNLIN_NODISCARD dunlin_status dunlin__program_init_weights(const dunlin_program *program,

@@ -1,0 +1,149 @@
+/*
+ * precision.c - the table of precisions, and the check of a network against one.
+ *
+ * Invariant: a network that passes has no node without a row, and no parameter that two nodes read.
+ */
+#include "precision.h"
+
+#include "ops/common/op.h"
+#include "rows.h"
+
+#include <mem/support.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_CAUSES 4
+
+/*
+ * NITI (Wang et al., IEEE TPDS 2022, arXiv 2009.13108): int8 weights, activations and errors with
+ * one exponent a tensor, sums of int32, updates of a few bits. Beside its definition: biases (see
+ * linear.c), averages, sums and concatenations with aligned exponents, dropout of one half, scales
+ * that are fixed before a batch (see site.h), and PstoShift for the error of the logits.
+ */
+static const dunlin_integer_row *const niti_rows[DUNLIN_OP_N_KINDS] = {
+    [DUNLIN_OP_CONV] = &dunlin__integer_conv,
+    [DUNLIN_OP_DENSE] = &dunlin__integer_dense,
+    [DUNLIN_OP_CLIP] = &dunlin__integer_clip,
+    [DUNLIN_OP_MAX_POOL] = &dunlin__integer_max_pool,
+    [DUNLIN_OP_AVERAGE_POOL] = &dunlin__integer_average_pool,
+    [DUNLIN_OP_GLOBAL_AVERAGE_POOL] = &dunlin__integer_average_pool,
+    [DUNLIN_OP_ADD] = &dunlin__integer_add,
+    [DUNLIN_OP_CONCAT] = &dunlin__integer_concat,
+    [DUNLIN_OP_FLATTEN] = &dunlin__integer_flatten,
+    [DUNLIN_OP_DROPOUT] = &dunlin__integer_dropout,
+};
+
+static const dunlin_precision precisions[] = {
+    {.name = "niti",
+     .weights = DUNLIN_I8,
+     .activations = DUNLIN_I8,
+     .errors = DUNLIN_I8,
+     .sums = DUNLIN_I32,
+     .wide_sums = DUNLIN_I64,
+     .grad_bits = 5,
+     .n_calibrated = 32,
+     .rows = niti_rows},
+};
+
+const char *dunlin__precision_name(const dunlin_precision *precision)
+{
+    return precision != NULL ? precision->name : "fp32";
+}
+
+dunlin_status dunlin__precision_find(const char *name, const dunlin_precision **out,
+                                     dunlin_error *error)
+{
+    *out = NULL;
+    if (name == NULL || name[0] == '\0' || strcmp(name, "fp32") == 0) {
+        return DUNLIN_OK;
+    }
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+        if (strcmp(precisions[i].name, name) == 0) {
+            *out = &precisions[i];
+            return DUNLIN_OK;
+        }
+    }
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                        "precision \"%.40s\" is not in this build; it has fp32 and niti", name);
+}
+
+/* Nodes that are refused for one reason. */
+typedef struct cause {
+    const char *op;
+    const char *reason;
+    const char *node; /* the first */
+    size_t n;
+} cause;
+
+static void add_cause(cause *causes, size_t *n_causes, const char *op, const char *reason,
+                      const char *node)
+{
+    for (size_t i = 0; i < *n_causes; i++) {
+        if (strcmp(causes[i].op, op) == 0 && strcmp(causes[i].reason, reason) == 0) {
+            causes[i].n++;
+            return;
+        }
+    }
+    if (*n_causes < MAX_CAUSES) {
+        causes[(*n_causes)++] = (cause){.op = op, .reason = reason, .node = node, .n = 1};
+    }
+}
+
+static bool is_shared(const dunlin_net *net, uint32_t param)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (uint32_t k = 0; k < net->nodes[i].n_params; k++) {
+            n += net->nodes[i].params[k] == param ? 1 : 0;
+        }
+    }
+    return n > 1;
+}
+
+static const char *reason_of(const dunlin_precision *precision, const dunlin_net *net,
+                             const dunlin_net_node *node)
+{
+    const dunlin_integer_row *row = precision->rows[node->kind];
+    if (row == NULL) {
+        return "there is no such operator in integers";
+    }
+    for (uint32_t k = 0; k < node->n_params; k++) {
+        if (node->params[k] != DUNLIN_NET_NONE && is_shared(net, node->params[k])) {
+            return "a parameter is read by several nodes";
+        }
+    }
+    return row->refuse_fn != NULL ? row->refuse_fn(net, node) : NULL;
+}
+
+dunlin_status dunlin__precision_check(const dunlin_precision *precision, const dunlin_net *net,
+                                      dunlin_loss loss, dunlin_error *error)
+{
+    cause causes[MAX_CAUSES];
+    size_t n_causes = 0;
+    if (loss != DUNLIN_LOSS_CROSS_ENTROPY) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "precision %s has cross-entropy with labels alone, not loss %d",
+                            precision->name, (int)loss);
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        const char *reason = reason_of(precision, net, node);
+        if (reason != NULL) {
+            add_cause(causes, &n_causes, dunlin__op_row(node->kind)->name, reason, node->name);
+        }
+    }
+    if (n_causes == 0) {
+        return DUNLIN_OK;
+    }
+    char text[DUNLIN_ERROR_TEXT_BYTES] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < n_causes && at < sizeof text; i++) {
+        const int n = snprintf(text + at, sizeof text - at, "%s%s '%.40s' (%zu of them): %s",
+                               i == 0 ? "" : "; ", causes[i].op, causes[i].node, causes[i].n,
+                               causes[i].reason);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                        "the network cannot be trained in precision %s: %s", precision->name, text);
+}

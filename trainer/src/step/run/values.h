@@ -1,0 +1,41 @@
+/*
+ * values.h - parameters in a program's arena as the floats that they are to everybody outside, in
+ * whatever format the step has them.
+ *
+ * In integers a value is q * 2^exponent, exact as a float: what was got can be set again, and is
+ * the same.
+ */
+#ifndef DUNLIN_STEP_VALUES_H
+#define DUNLIN_STEP_VALUES_H
+
+#include "exec.h"
+#include "integer/site.h"
+#include "net/net.h"
+
+/* The table of exponents; NULL in float32. */
+dunlin_integer_site *dunlin__values_sites(const dunlin_program *program, const dunlin_arena *arena);
+
+/* Elements [first, first + n) of a parameter, in ONNX's order. */
+void dunlin__values_load(const dunlin_program *program, const dunlin_arena *arena,
+                         const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
+                         float *out);
+/* The same from outside, under the exponent that the parameter has: rounded half away from zero,
+ * within +-127. */
+void dunlin__values_put(const dunlin_program *program, const dunlin_arena *arena,
+                        const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
+                        const float *values);
+/* The exponent of a parameter whose values are up to `largest`; nothing in float32. */
+void dunlin__values_fit(const dunlin_program *program, const dunlin_arena *arena, uint32_t param,
+                        float largest);
+/*
+ * Values that replace others. In integers, all of a parameter at once give it the exponent that
+ * fits them; a piece keeps the exponent unless its values need a higher one, to which the rest is
+ * then rounded. A changed exponent asks for a calibration.
+ */
+void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena,
+                        const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
+                        const float *values);
+/* False: the values are no whole numbers of [-127, 127] times the parameter's exponent's power. */
+bool dunlin__values_are_exact(int32_t exponent, const float *values, int64_t n);
+
+#endif
