@@ -154,6 +154,9 @@ dunlin_status train_set_schedule(const train_flags *flags, dunlin_trainer *train
     if (flags->has_steps && !flags->has_epochs) {
         done = 0;
     }
+    if (train_is_integer(flags)) {
+        return train_set_bits(flags, trainer, run->decay_steps);
+    }
     int64_t n_steps = dunlin_trainer_n_steps(trainer);
     const dunlin_schedule schedule = {
         .struct_size = sizeof schedule,

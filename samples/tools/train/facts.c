@@ -32,8 +32,11 @@ static json_t *hyper_object(const train_flags *flags)
         object_text(object, "ignore_label", NULL);
     }
     object_text(object, "optimizer", flags->optimizer);
-    object_real(object, "lr", flags->lr);
-    object_real(object, "momentum", is_sgd ? flags->momentum : (double)NAN);
+    const bool is_integer = train_is_integer(flags);
+    object_text(object, "precision", flags->precision != NULL ? flags->precision : "fp32");
+    object_text(object, "grad_bits", is_integer ? flags->grad_bits : NULL);
+    object_real(object, "lr", is_integer ? (double)NAN : flags->lr);
+    object_real(object, "momentum", is_sgd && !is_integer ? flags->momentum : (double)NAN);
     object_flag(object, "nesterov", flags->is_nesterov);
     object_real(object, "beta1", is_sgd ? (double)NAN : options.beta1 > 0.0 ? options.beta1 : 0.9);
     object_real(object, "beta2",
@@ -48,7 +51,7 @@ static json_t *hyper_object(const train_flags *flags)
     object_text(object, "trained", flags->trained);
     object_real(object, "clip_value", flags->clip_value > 0.0 ? flags->clip_value : (double)NAN);
     object_real(object, "clip_norm", flags->clip_norm > 0.0 ? flags->clip_norm : (double)NAN);
-    object_text(object, "schedule", flags->schedule);
+    object_text(object, "schedule", is_integer ? NULL : flags->schedule);
     object_number(object, "warmup", flags->warmup_steps);
     object_real(object, "gamma", flags->gamma);
     object_number(object, "lr_period", flags->period_steps);

@@ -273,6 +273,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_dataset(flags);
     status = status != EXIT_OK ? status : check_policy(flags);
     status = status != EXIT_OK ? status : check_swap(flags);
+    status = status != EXIT_OK ? status : train_check_precision(flags);
     status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : train_check_groups(flags);
     status = status != EXIT_OK ? status : check_loss(flags);
@@ -337,8 +338,14 @@ static const arg flags_table[] = {
     {"--ignore-label", ARG_I64, AT(ignore_label), "N",
      "of cross-entropy: examples with this label do not count (none)", INT32_MIN, INT32_MAX,
      AT(has_ignore_label)},
+    {"--precision", ARG_TEXT, AT(precision), "fp32|niti",
+     "the numbers to train in: niti has int8 weights, activations and errors (fp32)", 0, 0, 0},
+    {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
+     "of niti: bits of the largest update, in place of a rate: one after the other over the run "
+     "(5,4,3)",
+     0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
-    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 0, 1e3, 0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 0, 1e3, AT(has_lr)},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",
      "constant, step, exponential, cosine, linear: of the rate, over the run (linear)", 0, 0, 0},
     {"--warmup", ARG_I64, AT(warmup_steps), "N", "first the rate rises over N steps (0)", 0, 1e12,

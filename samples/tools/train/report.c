@@ -172,7 +172,9 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     object_flag(root, "synthetic", result->is_synthetic);
     object_number(root, "train_examples", result->n_train);
     object_text(root, "data_sha256", result->data_sha256[0] != '\0' ? result->data_sha256 : NULL);
-    object_real(root, "lr", flags->lr);
+    object_real(root, "lr", train_is_integer(flags) ? (double)NAN : flags->lr);
+    object_text(root, "precision", flags->precision != NULL ? flags->precision : "fp32");
+    object_text(root, "grad_bits", train_is_integer(flags) ? flags->grad_bits : NULL);
     object_text(root, "loss", flags->loss);
     object_text(root, "optimizer", flags->optimizer);
     object_text(root, "schedule", flags->schedule);

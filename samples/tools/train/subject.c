@@ -321,8 +321,12 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.policy = flags->policy_value;
     options.baselines = dunlin_baselines_published();
     options.n_threads = (int32_t)flags->n_threads;
-    options.lr = (float)flags->lr;
-    options.momentum = (float)flags->momentum;
+    if (train_is_integer(flags)) {
+        options.precision = flags->precision;
+    } else {
+        options.lr = (float)flags->lr;
+        options.momentum = (float)flags->momentum;
+    }
     options.weight_decay = (float)flags->weight_decay;
     options.is_nesterov = flags->is_nesterov;
     options.loss = train_loss(flags);

@@ -38,6 +38,7 @@ typedef struct train_flags {
     const char *policy, *optimizer, *loss, *schedule, *isa, *frozen, *lr_decay;
     const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
     const char *swap_dir, *swap_speed;
+    const char *precision, *grad_bits; /* NULL: fp32; the precision's own */
     int64_t image, length, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding, ahead_threads;
@@ -65,7 +66,8 @@ typedef struct train_flags {
     const char *log, *eval_every, *validation; /* NULL: none */
     dunlin_validation held_out;                /* what --validation says */
     int64_t eval_steps;                        /* 0: at the end of each epoch */
-    bool has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas, has_gamma;
+    bool has_lr, has_steps, has_epochs, has_micro_batch, has_seed, has_momentum, has_betas,
+        has_gamma;
     bool has_random_crop, is_flip;
     dunlin_policy policy_value;
     dunlin_optimizer optimizer_value;
@@ -157,6 +159,13 @@ typedef struct train_targets {
 /* A feed's source as the loss of the flags takes it; `targets` is valid as long as the result. */
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
+
+/* precision.c: --precision and --grad-bits. */
+bool train_is_integer(const train_flags *flags);
+/* Refuses what has no meaning in integers. */
+int train_check_precision(train_flags *flags);
+/* The bits of a run of n_steps steps, a stage after the other. Nothing in float32. */
+dunlin_status train_set_bits(const train_flags *flags, dunlin_trainer *trainer, int64_t n_steps);
 
 /* groups.c: --trained, --decay-norms and --groups. The flags must not move after it. */
 int train_check_groups(train_flags *flags);

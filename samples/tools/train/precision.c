@@ -1,0 +1,67 @@
+/*
+ * precision.c - --precision and --grad-bits: what goes with them, and the bits of a run's steps.
+ */
+#include "train.h"
+
+#include <string.h>
+
+#define PAPERS_BITS "5,4,3"
+
+bool train_is_integer(const train_flags *flags)
+{
+    return flags->precision != NULL && strcmp(flags->precision, "fp32") != 0;
+}
+
+/* A flag of a rate that integers do not have; NULL: none was given. */
+static const char *given_in_vain(const train_flags *flags)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } rows[] = {
+        {"--lr", flags->has_lr},
+        {"--schedule", flags->schedule != NULL || flags->lr_decay != NULL},
+        {"--warmup", flags->warmup_steps > 0},
+        {"--momentum", flags->has_momentum || flags->is_nesterov},
+        {"--optimizer", strcmp(flags->optimizer, "sgd") != 0},
+        {"--weight-decay", flags->weight_decay > 0.0},
+        {"--clip-value", flags->clip_value > 0.0},
+        {"--clip-norm", flags->clip_norm > 0.0},
+        {"--label-smoothing", flags->label_smoothing > 0.0},
+        {"--groups", flags->groups_given != NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].is_given) {
+            return rows[i].name;
+        }
+    }
+    return NULL;
+}
+
+int train_check_precision(train_flags *flags)
+{
+    if (!train_is_integer(flags)) {
+        return flags->grad_bits == NULL
+                   ? EXIT_OK
+                   : program_misuse(&train_program, "--grad-bits goes with --precision niti");
+    }
+    const char *vain = given_in_vain(flags);
+    if (vain != NULL) {
+        return program_misuse(&train_program,
+                              "%s has no meaning with --precision %s: --grad-bits is the rate",
+                              vain, flags->precision);
+    }
+    flags->momentum = 0.0;
+    flags->grad_bits = flags->grad_bits != NULL ? flags->grad_bits : PAPERS_BITS;
+    return EXIT_OK;
+}
+
+dunlin_status train_set_bits(const train_flags *flags, dunlin_trainer *trainer, int64_t n_steps)
+{
+    int64_t n_stages = 1;
+    for (const char *at = flags->grad_bits; *at != '\0'; at++) {
+        n_stages += *at == ',' ? 1 : 0;
+    }
+    const int64_t n = n_steps / n_stages + (n_steps % n_stages != 0 ? 1 : 0);
+    return dunlin_trainer_set_grad_bits(trainer, flags->grad_bits, n > 0 ? n : 1);
+}
