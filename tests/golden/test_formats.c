@@ -64,11 +64,27 @@ static void path_of(const char *folder, const char *name, char out[512])
     (void)snprintf(out, 512, "%s/%s", folder, name);
 }
 
-static void write_checkpoint(const char *folder, const char *name, dunlin_optimizer optimizer)
+static dunlin_trainer *make_integer_trainer(const dunlin_model *model)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error = {0};
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    options.batch = N_CLASSES;
+    options.seed = 5;
+    options.precision = "niti";
+    cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
+                 error.text);
+    return trainer;
+}
+
+/* `is_integer`: of precision niti, whatever the optimiser. */
+static void write_checkpoint(const char *folder, const char *name, dunlin_optimizer optimizer,
+                             bool is_integer)
 {
     char path[512];
     dunlin_model *model = make_model();
-    dunlin_trainer *trainer = make_trainer(model, optimizer);
+    dunlin_trainer *trainer =
+        is_integer ? make_integer_trainer(model) : make_trainer(model, optimizer);
     dunlin_source source = DUNLIN_SOURCE_INIT;
     source.read_fn = read_examples;
     source.n_examples = N_CLASSES;
@@ -105,8 +121,9 @@ static const char *folder_of_files(void)
     if (folder == NULL) {
         return DUNLIN_FORMATS;
     }
-    write_checkpoint(folder, "checkpoint_2_sgd.ckpt", DUNLIN_OPTIMIZER_SGD);
-    write_checkpoint(folder, "checkpoint_2_adam.ckpt", DUNLIN_OPTIMIZER_ADAM);
+    write_checkpoint(folder, "checkpoint_2_sgd.ckpt", DUNLIN_OPTIMIZER_SGD, false);
+    write_checkpoint(folder, "checkpoint_2_adam.ckpt", DUNLIN_OPTIMIZER_ADAM, false);
+    write_checkpoint(folder, "checkpoint_3_niti.ckpt", DUNLIN_OPTIMIZER_SGD, true);
     write_costs(folder);
     return folder;
 }
@@ -182,6 +199,45 @@ Test(formats, checkpoints_load_for_ever)
     check_checkpoint("checkpoint_2_sgd.ckpt", 2, DUNLIN_OPTIMIZER_SGD);
     check_checkpoint("checkpoint_2_adam.ckpt", 2, DUNLIN_OPTIMIZER_ADAM);
     check_checkpoint("checkpoint_1_sgd.ckpt", 1, DUNLIN_OPTIMIZER_SGD);
+}
+
+/* Version 3: a site of 24 bytes before each parameter's weights, all others at the end. */
+Test(formats, checkpoints_in_integers_load_for_ever)
+{
+    enum { HEAD = 60, PROPERTY = 4 + 7 + 12, SITE = 24 };
+    char path[512];
+    unsigned char bytes[1024];
+    float values[N_WEIGHTS];
+    const size_t n_weights[2] = {N_FEATURES * N_CLASSES, N_CLASSES};
+    path_of(folder_of_files(), "checkpoint_3_niti.ckpt", path);
+    const size_t n = read_file(path, bytes, sizeof bytes);
+    dunlin_model *model = make_model();
+    dunlin_trainer *trainer = make_integer_trainer(model);
+    cr_assert_eq(dunlin_trainer_load_checkpoint(trainer, path), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    cr_expect_eq(dunlin_trainer_n_steps(trainer), 3);
+    cr_assert_eq(dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, N_WEIGHTS, values),
+                 DUNLIN_OK);
+    cr_expect_eq(number_at(bytes, 8, 4), 3);
+    cr_expect_eq(number_at(bytes, 20, 8), n, "bytes of the file");
+    size_t at = HEAD + PROPERTY;
+    size_t weight = 0;
+    for (size_t p = 0; p < 2; p++) {
+        const int32_t exponent = (int32_t)number_at(bytes, at, 4);
+        cr_expect(exponent > -20 && exponent < 0, "parameter %zu has exponent %d", p, exponent);
+        at += SITE;
+        for (size_t i = 0; i < n_weights[p]; i++, at += 4, weight++) {
+            const float q = ldexpf(float_at(bytes, at), -exponent);
+            cr_expect(q >= -127.0F && q <= 127.0F && q == floorf(q), "weight %zu", weight);
+            cr_expect_eq(values[weight], float_at(bytes, at), "weight %zu", weight);
+        }
+    }
+    const size_t n_others = (size_t)number_at(bytes, at, 4);
+    cr_assert_eq(n, at + 4 + n_others * SITE + 4);
+    cr_expect_eq(number_at(bytes, n - 4 - SITE + 4, 4), 1, "a step has calibrated");
+    cr_expect_eq(number_at(bytes, n - 4, 4), crc32(0, bytes, (uInt)(n - 4)));
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
 }
 
 Test(formats, costs_load_for_ever)

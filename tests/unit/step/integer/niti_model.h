@@ -1,0 +1,56 @@
+/*
+ * niti_model.h - NITI over a chain of layers in plain C, written from the papers' formulas alone:
+ * no kernel, no slice, no plan. Tensors are in ONNX's order, all numbers 64 bits wide.
+ */
+#ifndef DUNLIN_TESTS_NITI_MODEL_H
+#define DUNLIN_TESTS_NITI_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NITI_MAX_LAYERS 10
+
+typedef enum niti_kind { NITI_CONV = 0, NITI_RELU, NITI_POOL, NITI_DENSE } niti_kind;
+
+/* A scale, and what the batch counts at it. */
+typedef struct niti_scale {
+    bool is_counted; /* it moves by what is counted; else it follows another */
+    bool is_known;
+    int64_t e, largest;
+    int64_t sum; /* exponent of the sums in this batch */
+} niti_scale;
+
+typedef struct niti_layer {
+    niti_kind kind;
+    int64_t in[3], out[3]; /* C, H, W */
+    int64_t kernel, padding;
+    int64_t *w, *b, *gw, *gb; /* NULL: none */
+    int64_t n_w, n_b, ew, eb;
+    niti_scale y, dx;
+    int64_t *act, *err; /* of one sample: the output, and the error of the input */
+} niti_layer;
+
+typedef struct niti_net {
+    niti_layer layers[NITI_MAX_LAYERS];
+    int64_t n_layers, n_in, n_classes;
+    niti_scale x;
+    int64_t *act, *err; /* the input, the error of the logits */
+    bool is_calibrated;
+} niti_net;
+
+/* Layers one after the other; sizes follow. */
+void niti_begin(niti_net *net, int64_t channels, int64_t height, int64_t width);
+void niti_conv(niti_net *net, int64_t channels, int64_t kernel, int64_t padding);
+void niti_relu(niti_net *net);
+void niti_pool(niti_net *net);
+void niti_dense(niti_net *net, int64_t n_out);
+void niti_free(niti_net *net);
+
+/* All parameters from one row of floats, in order. */
+void niti_import(niti_net *net, const float *values);
+/* The same back. */
+void niti_export(const niti_net *net, float *out);
+/* One step on n samples of n_in floats. */
+void niti_step(niti_net *net, const float *x, const int32_t *labels, int64_t n, int64_t bits);
+
+#endif

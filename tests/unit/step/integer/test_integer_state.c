@@ -1,0 +1,250 @@
+/*
+ * test_integer_state.c - what a trainer in integers keeps and hands over, what it refuses, and what
+ * its memory is.
+ */
+#include "integer_support.h"
+
+#include <dunlin/trainer_advanced.h>
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void expect_refusal(const dunlin_model *model, const dunlin_trainer_options *options,
+                           dunlin_status status, const char *text)
+{
+    dunlin_trainer *trainer = NULL;
+    dunlin_error error = {.status = DUNLIN_OK};
+    cr_expect_eq(dunlin_trainer_create(model, options, &trainer, &error), status, "%s", text);
+    cr_expect(strstr(error.text, text) != NULL, "\"%s\" is not in \"%s\"", text, error.text);
+    cr_expect_null(trainer);
+}
+
+Test(integer_state, goes_on_from_a_checkpoint_to_the_bit)
+{
+    dunlin_model *model = integer_branched_model();
+    const dunlin_trainer_options options = integer_options(8);
+    char *path = test_temp_path("integer.ckpt");
+    dunlin_trainer *from = test_create(model, &options);
+    dunlin_trainer *to = test_create(model, &options);
+    test_fit_epochs(from, model, 2);
+    cr_assert_eq(dunlin_trainer_save_checkpoint(from, path), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_load_checkpoint(to, path), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(to)->text);
+    cr_expect_eq(dunlin_trainer_n_steps(to), dunlin_trainer_n_steps(from));
+    test_expect_same_weights(from, to, true);
+    test_fit_epochs(from, model, 2);
+    test_fit_epochs(to, model, 2);
+    test_expect_same_weights(from, to, true);
+    /* Not into float32, and not from it. */
+    dunlin_trainer_options floats = options;
+    floats.precision = NULL;
+    dunlin_trainer *other = test_create(model, &floats);
+    cr_expect_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_MISMATCH);
+    cr_assert_eq(dunlin_trainer_save_checkpoint(other, path), DUNLIN_OK);
+    cr_expect_eq(dunlin_trainer_load_checkpoint(to, path), DUNLIN_MISMATCH);
+    test_expect_same_weights(from, to, true);
+    (void)unlink(path);
+    free(path);
+    dunlin_trainer_destroy(other);
+    dunlin_trainer_destroy(from);
+    dunlin_trainer_destroy(to);
+    dunlin_model_destroy(model);
+}
+
+Test(integer_state, weights_go_out_and_in_exactly)
+{
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(8);
+    int64_t n = 0;
+    dunlin_trainer *from = test_create(model, &options);
+    dunlin_trainer *to = test_create(model, &options);
+    test_fit_epochs(from, model, 1);
+    float *weights = test_weights(from, &n);
+    for (int64_t first = 0; first < n; first += 7) {
+        const int64_t n_piece = n - first < 7 ? n - first : 7;
+        cr_assert_eq(dunlin_trainer_set_weights(to, DUNLIN_WEIGHTS_TRAINABLE, first, n_piece,
+                                                weights + first),
+                     DUNLIN_OK);
+    }
+    test_expect_same_weights(from, to, true);
+    /* Larger ones raise the exponent: nothing is clipped, each is within half a unit. */
+    float largest = 0.0F;
+    for (int64_t i = 0; i < n; i++) {
+        weights[i] = weights[i] * 3.3F;
+        largest = fabsf(weights[i]) > largest ? fabsf(weights[i]) : largest;
+    }
+    for (int64_t first = 0; first < n; first += 11) {
+        const int64_t n_piece = n - first < 11 ? n - first : 11;
+        cr_assert_eq(dunlin_trainer_set_weights(to, DUNLIN_WEIGHTS_TRAINABLE, first, n_piece,
+                                                weights + first),
+                     DUNLIN_OK);
+    }
+    float *taken = test_weights(to, &n);
+    for (int64_t i = 0; i < n; i++) {
+        cr_expect_leq(fabsf(taken[i] - weights[i]), largest / 64.0F, "element %lld", (long long)i);
+    }
+    weights[0] = NAN;
+    cr_expect_eq(dunlin_trainer_set_weights(to, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
+                 DUNLIN_NUMERIC);
+    free(taken);
+    free(weights);
+    dunlin_trainer_destroy(from);
+    dunlin_trainer_destroy(to);
+    dunlin_model_destroy(model);
+}
+
+Test(integer_state, an_evaluation_before_training_changes_no_bit_of_it)
+{
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *quiet = test_create(model, &options);
+    dunlin_trainer *curious = test_create(model, &options);
+    dunlin_metrics metrics[2];
+    float logits[3 * 4];
+    test_source source;
+    test_source_init(&source, model, 40, DUNLIN_U8);
+    cr_assert_eq(dunlin_trainer_evaluate(curious, &source.source, 5, 20, &metrics[0]), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_evaluate(curious, &source.source, 5, 20, &metrics[1]), DUNLIN_OK);
+    cr_expect(metrics[0].loss > 0.0 && metrics[0].loss == metrics[1].loss);
+    cr_assert_eq(dunlin_trainer_predict(curious, &source.source, 0, 3, logits), DUNLIN_OK);
+    cr_expect(logits[0] != logits[1] || logits[1] != logits[2]);
+    test_fit_epochs(quiet, model, 2);
+    test_fit_epochs(curious, model, 2);
+    test_expect_same_weights(quiet, curious, true);
+    dunlin_trainer_destroy(quiet);
+    dunlin_trainer_destroy(curious);
+    dunlin_model_destroy(model);
+}
+
+Test(integer_state, learns)
+{
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_metrics before;
+    dunlin_metrics after;
+    test_source source;
+    test_source_init(&source, model, 40, DUNLIN_U8);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 40, &before), DUNLIN_OK);
+    test_fit_epochs(trainer, model, 8);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &source.source, 0, 40, &after), DUNLIN_OK);
+    cr_expect_lt(after.loss, 0.8 * before.loss, "%g, then %g", before.loss, after.loss);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* --- refusals --- */
+
+Test(integer_state, refuses_by_name)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_model *normed = test_small_model(true);
+    const dunlin_trainer_options base = integer_options(4);
+    dunlin_trainer_options options = base;
+    options.precision = "octo";
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "precision \"octo\" is not in this build");
+    expect_refusal(normed, &base, DUNLIN_UNSUPPORTED, "batch_norm 'body.bn1");
+    options = base;
+    options.loss = DUNLIN_LOSS_MSE;
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "precision niti has cross-entropy");
+    options = base;
+    options.lr = 0.1F;
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "option lr is set");
+    options = base;
+    options.momentum = 0.9F;
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "option momentum is set");
+    options = base;
+    options.clip_norm = 1.0F;
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "option clip_norm is set");
+    options.precision = "fp32";
+    options.grad_bits = "5";
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "goes with a precision of integers");
+    dunlin_model_destroy(model);
+    dunlin_model_destroy(normed);
+}
+
+Test(integer_state, refuses_bits_that_are_none)
+{
+    static const char *const texts[] = {"", "0", "8", "5,", ",5", "5;4", "5,x", "-1", "5 ,4"};
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = integer_options(4);
+    options.grad_bits_steps = 10;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        options.grad_bits = texts[i];
+        expect_refusal(model, &options, DUNLIN_ARGUMENT, "option grad_bits is");
+    }
+    options.grad_bits = "5,4";
+    options.grad_bits_steps = 0;
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "option grad_bits_steps is 0");
+    options.grad_bits_steps = 3;
+    dunlin_trainer *trainer = test_create(model, &options);
+    cr_expect_eq(dunlin_trainer_set_grad_bits(trainer, "9", 1), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin_trainer_set_grad_bits(trainer, "3,2,1", 7), DUNLIN_OK);
+    cr_expect_eq(dunlin_trainer_set_lr(trainer, 0.1F), DUNLIN_UNSUPPORTED);
+    cr_expect(dunlin_trainer_lr(trainer) == 0.0F);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+static float one(void *ctx, int64_t index)
+{
+    (void)ctx;
+    (void)index;
+    return 1.0F;
+}
+
+Test(integer_state, nothing_changes_when_a_source_is_refused)
+{
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(4);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_trainer *fresh = test_create(model, &options);
+    const int64_t indices[] = {0, 1, 2, 3};
+    test_source source;
+    test_source_init(&source, model, 4, DUNLIN_F32);
+    source.nan_index = 2;
+    cr_expect_eq(dunlin_trainer_step(trainer, &source.source, indices, 4, NULL), DUNLIN_NUMERIC);
+    test_expect_text(trainer, "example 2");
+    source.nan_index = -1;
+    source.source.weight_fn = one;
+    cr_expect_eq(dunlin_trainer_step(trainer, &source.source, indices, 4, NULL),
+                 DUNLIN_UNSUPPORTED);
+    source.source.weight_fn = NULL;
+    test_expect_same_weights(trainer, fresh, true);
+    cr_assert_eq(dunlin_trainer_step(trainer, &source.source, indices, 4, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_step(fresh, &source.source, indices, 4, NULL), DUNLIN_OK);
+    test_expect_same_weights(trainer, fresh, true);
+    dunlin_trainer_destroy(trainer);
+    dunlin_trainer_destroy(fresh);
+    dunlin_model_destroy(model);
+}
+
+/* --- memory --- */
+
+static uint64_t moving_bytes(const dunlin_model *model, const char *precision)
+{
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    options.batch = 32;
+    options.precision = precision;
+    options.policy = DUNLIN_POLICY_POOL;
+    dunlin_trainer *trainer = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    dunlin_trainer_destroy(trainer);
+    return report.by_class.activations + report.by_class.gradients + report.by_class.saved;
+}
+
+Test(integer_state, takes_a_third_of_the_bytes_of_floats)
+{
+    dunlin_model *model = test_small_model(false);
+    const uint64_t integers = moving_bytes(model, "niti");
+    const uint64_t floats = moving_bytes(model, NULL);
+    cr_expect_leq(10 * integers, 4 * floats, "%llu bytes of activations and errors, not %llu",
+                  (unsigned long long)integers, (unsigned long long)floats);
+    dunlin_model_destroy(model);
+}
