@@ -137,38 +137,41 @@ typedef struct dunlin__pack_options {
     dunlin__pack_mirror mirror;            /* values_fn NULL: none */
 } dunlin__pack_options;
 
-typedef struct dunlin__packer dunlin__packer;
+typedef struct dunlin__tensor_packer dunlin__tensor_packer;
 
-/* `alloc` may be NULL. Errors of dunlin__packing_check(), OUT_OF_MEMORY. Close it in any case. */
-DUNLIN_NODISCARD dunlin_status dunlin__packer_open(const dunlin__pack_options *options,
-                                                   const dunlin_alloc *alloc,
-                                                   dunlin__packer **out_packer,
-                                                   dunlin_error *error);
+/* `alloc` may be NULL. Errors of dunlin__packing_check(), MEMORY. Close it in any case. */
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_packer_open(const dunlin__pack_options *options,
+                                                          const dunlin_alloc *alloc,
+                                                          dunlin__tensor_packer **out_packer,
+                                                          dunlin_error *error);
 
 /* The next tensor: its index in the stream's table, which goes into what is drawn; `gain` in
  * (0, 1], 1 unless the norm has to be lowered; not used of a STATISTIC. STATE while the one before
  * has elements missing. */
-DUNLIN_NODISCARD dunlin_status dunlin__packer_tensor(dunlin__packer *packer, uint32_t index,
-                                                     dunlin_v1_rule_t rule, uint64_t n_elements,
-                                                     float gain, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_packer_tensor(dunlin__tensor_packer *packer,
+                                                            uint32_t index, dunlin_v1_rule_t rule,
+                                                            uint64_t n_elements, float gain,
+                                                            dunlin_error *error);
 
 /* Its next values. NUMERIC with tensor and element for one that is not finite, or that does not fit
  * the packing (F16); LIMIT for more than the tensor has. A failure is final. */
-DUNLIN_NODISCARD dunlin_status dunlin__packer_values(dunlin__packer *packer, const float *values,
-                                                     size_t n_values, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_packer_values(dunlin__tensor_packer *packer,
+                                                            const float *values, size_t n_values,
+                                                            dunlin_error *error);
 
 /* Ends the tensor: its stored bytes for the manifest, and the square of the norm of its decoded
  * values (0 of a STATISTIC); each may be NULL. */
-DUNLIN_NODISCARD dunlin_status dunlin__packer_tensor_end(dunlin__packer *packer,
-                                                         uint64_t *out_stored_bytes,
-                                                         double *out_square, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_packer_tensor_end(dunlin__tensor_packer *packer,
+                                                                uint64_t *out_stored_bytes,
+                                                                double *out_square,
+                                                                dunlin_error *error);
 
 /* Of all AVERAGE tensors so far, decoded: what the other side will find. */
-double dunlin__packer_square(const dunlin__packer *packer);
+double dunlin__tensor_packer_square(const dunlin__tensor_packer *packer);
 /* Of all tensors so far: the stream's total. */
-uint64_t dunlin__packer_bytes(const dunlin__packer *packer);
+uint64_t dunlin__tensor_packer_bytes(const dunlin__tensor_packer *packer);
 /* NULL is fine. */
-void dunlin__packer_close(dunlin__packer *packer);
+void dunlin__tensor_packer_close(dunlin__tensor_packer *packer);
 
 /* ---- unpacking ---- */
 
@@ -179,30 +182,33 @@ typedef struct dunlin__unpack_source {
     dunlin_status (*read_fn)(void *ctx, void *buffer, size_t n_bytes, dunlin_error *error);
 } dunlin__unpack_source;
 
-typedef struct dunlin__unpacker dunlin__unpacker;
+typedef struct dunlin__tensor_unpacker dunlin__tensor_unpacker;
 
 /* As for the packer; `packing` is copied. */
-DUNLIN_NODISCARD dunlin_status dunlin__unpacker_open(const dunlin__packing *packing,
-                                                     const dunlin__unpack_source *source,
-                                                     const dunlin_alloc *alloc,
-                                                     dunlin__unpacker **out_unpacker,
-                                                     dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_unpacker_open(const dunlin__packing *packing,
+                                                            const dunlin__unpack_source *source,
+                                                            const dunlin_alloc *alloc,
+                                                            dunlin__tensor_unpacker **out_unpacker,
+                                                            dunlin_error *error);
 
 /* The next tensor, as the manifest has it; sizes that do not go together are MISMATCH before a byte
  * is read. STATE while the one before has values left. */
-DUNLIN_NODISCARD dunlin_status dunlin__unpacker_tensor(dunlin__unpacker *unpacker, uint32_t index,
-                                                       dunlin_v1_rule_t rule, uint64_t n_elements,
-                                                       uint64_t stored_bytes, dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_unpacker_tensor(dunlin__tensor_unpacker *unpacker,
+                                                              uint32_t index, dunlin_v1_rule_t rule,
+                                                              uint64_t n_elements,
+                                                              uint64_t stored_bytes,
+                                                              dunlin_error *error);
 
 /* Its next values, at most DUNLIN_PACK_BLOCK_MAX, in the unpacker's own memory until the next call;
  * 0 of them after the last, when every stored byte has been used. PROTOCOL, NUMERIC or MISMATCH
  * with tensor, element and value for bytes that break a rule. A failure is final. */
-DUNLIN_NODISCARD dunlin_status dunlin__unpacker_next(dunlin__unpacker *unpacker,
-                                                     const float **out_values, size_t *out_n_values,
-                                                     dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__tensor_unpacker_next(dunlin__tensor_unpacker *unpacker,
+                                                            const float **out_values,
+                                                            size_t *out_n_values,
+                                                            dunlin_error *error);
 
 /* Of all AVERAGE tensors so far: the same bits as the packer's. */
-double dunlin__unpacker_square(const dunlin__unpacker *unpacker);
-void dunlin__unpacker_close(dunlin__unpacker *unpacker);
+double dunlin__tensor_unpacker_square(const dunlin__tensor_unpacker *unpacker);
+void dunlin__tensor_unpacker_close(dunlin__tensor_unpacker *unpacker);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include <mem/checked.h>
 #include <mem/support.h>
+#include <wire/compress.h>
 #include <wire/manifest.h>
 
 #include <stdio.h>
@@ -21,8 +22,8 @@
 
 const char *dunlin__encoding_name(dunlin_v1_encoding_t encoding)
 {
-    static const char *const names[] = {"UNSPECIFIED", "F32",         "F16",  "INT8_SCALE",
-                                        "SPARSE",      "MASKED_RING", "BYTES"};
+    static const char *const names[] = {"UNSPECIFIED", "F32",         "F16",   "INT8_SCALE",
+                                        "SPARSE",      "MASKED_RING", "BYTES", "PACKED"};
     size_t index = (size_t)encoding;
     return (index < sizeof(names) / sizeof(names[0])) ? names[index] : "UNKNOWN";
 }
@@ -137,7 +138,10 @@ static void check_stream_fields(dunlin__rules *rules, const dunlin__stream *stre
         stream->ring_bits == 16 || stream->ring_bits == 24 || stream->ring_bits == 32;
     dunlin__rule_id(rules, "name", stream->name, sizeof(stream->name), 1);
     dunlin__rule_number(rules, "encoding", (uint64_t)stream->encoding, DUNLIN_V1_ENCODING_F32,
-                        DUNLIN_V1_ENCODING_BYTES);
+                        DUNLIN_V1_ENCODING_PACKED);
+    dunlin__rule_true(rules, "packing",
+                      stream->has_packing == (stream->encoding == DUNLIN_V1_ENCODING_PACKED),
+                      "is absent of a packed stream, or given of another");
     dunlin__rule_number(rules, "chunk_bytes", stream->chunk_bytes, DUNLIN_WIRE_CHUNK_MIN_BYTES,
                         DUNLIN_WIRE_CHUNK_MAX_BYTES);
     dunlin__rule_true(rules, "ring_bits", is_ring ? has_ring_bits : stream->ring_bits == 0,
@@ -159,6 +163,9 @@ dunlin_status dunlin__manifest_judge_stream(const dunlin__manifest_check *check,
     dunlin__rules_enter_item(&rules, "stream", check->n_streams);
     check_stream_fields(&rules, stream);
     DUNLIN_TRY(rules.status);
+    if (stream->has_packing) {
+        DUNLIN_TRY(dunlin__packing_check(&stream->packing, error));
+    }
     for (uint32_t i = 0; i < check->n_streams; i++) {
         if (strcmp(check->names[i], stream->name) == 0) {
             return dunlin__fail(error, DUNLIN_PROTOCOL, "manifest", 0,
@@ -209,6 +216,11 @@ static dunlin_status judge_size(const dunlin__stream *stream, const dunlin__tens
     if (stream->encoding == DUNLIN_V1_ENCODING_SPARSE) {
         is_right = tensor->stored_bytes % SPARSE_PAIR_BYTES == 0 &&
                    tensor->stored_bytes / SPARSE_PAIR_BYTES <= n_elements;
+    } else if (stream->encoding == DUNLIN_V1_ENCODING_PACKED) {
+        uint64_t most = 0;
+        DUNLIN_TRY(dunlin__packing_bytes(&stream->packing, tensor->rule, n_elements, &n_bytes,
+                                         &most, error));
+        is_right = tensor->stored_bytes >= n_bytes && tensor->stored_bytes <= most;
     } else {
         DUNLIN_TRY(dunlin__encoding_bytes(stream->encoding, stream->ring_bits, n_elements, &n_bytes,
                                           error));
