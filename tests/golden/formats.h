@@ -13,6 +13,7 @@
 #include "store/app_model_files.h"
 #include "store/store.h"
 
+#include <wire/compress.h>
 #include <wire/messages.h>
 #include <wire/tensor_stream.h>
 
@@ -56,6 +57,20 @@ float formats_value(uint32_t tensor, uint64_t element);
 void formats_streams(dunlin__manifest_kind kind, uint8_t manifest[FORMATS_STREAM_BYTES],
                      size_t *out_manifest_bytes, uint8_t streams[FORMATS_STREAM_BYTES],
                      size_t *out_stream_bytes);
+
+/* --- packed streams: formats_packed.c --- */
+
+#define FORMATS_N_PACKINGS 8
+#define FORMATS_PACKED_TENSORS 3
+#define FORMATS_PACKED_DECODED (FORMATS_N_PACKINGS * 324)
+size_t formats_packed_count(uint32_t tensor);
+float formats_packed_value(uint32_t tensor, size_t element);
+dunlin__packing formats_packing(uint32_t index);
+/* The manifest of an update with a stream of each packing, the streams one after another, and what
+ * a reader finds in them. */
+void formats_packed(uint8_t manifest[FORMATS_STREAM_BYTES], size_t *out_manifest_bytes,
+                    uint8_t streams[FORMATS_FILE_BYTES], size_t *out_stream_bytes,
+                    float decoded[FORMATS_PACKED_DECODED]);
 
 /* --- formats_make.c --- */
 

@@ -111,6 +111,20 @@ static void make_streams(const char *folder)
     formats_write(folder, "update_1.bin", streams, n_streams);
 }
 
+/* The decoded values as float32, of a little-endian machine. */
+static void make_packed(const char *folder)
+{
+    static uint8_t manifest[FORMATS_STREAM_BYTES];
+    static uint8_t streams[FORMATS_FILE_BYTES];
+    static float decoded[FORMATS_PACKED_DECODED];
+    size_t n_manifest = 0;
+    size_t n_streams = 0;
+    formats_packed(manifest, &n_manifest, streams, &n_streams, decoded);
+    formats_write(folder, "packed_1.manifest", manifest, n_manifest);
+    formats_write(folder, "packed_1.bin", streams, n_streams);
+    formats_write(folder, "packed_1.f32", decoded, sizeof decoded);
+}
+
 static void make_app_model(const char *folder)
 {
     dunlin_error error = {.status = DUNLIN_OK};
@@ -130,4 +144,5 @@ void formats_make(const char *folder)
     make_metrics(folder);
     make_examples(folder);
     make_streams(folder);
+    make_packed(folder);
 }

@@ -5,7 +5,7 @@
 #ifndef DUNLIN_TESTS_PACK_MODEL_H
 #define DUNLIN_TESTS_PACK_MODEL_H
 
-#include <wire/compress.h>
+#include "pack_cases.h"
 
 #define PACK_MAX_TENSORS 6
 
@@ -29,17 +29,11 @@ typedef struct pack_result {
     size_t n_mirrored;
 } pack_result;
 
-/* Every packing that there is, but for seeds and block sizes. */
-size_t pack_n_kinds(void);
-dunlin__packing pack_kind(size_t index);
-const char *pack_kind_name(size_t index);
-
 /* Tensors of random sizes, statistics and empty ones among them; values of random scales. */
 pack_model pack_model_random(uint64_t *state);
 /* One AVERAGE tensor of `n` normal values. */
 pack_model pack_model_normal(size_t n, uint64_t *state);
 void pack_model_free(pack_model *model);
-double pack_normal(uint64_t *state);
 
 dunlin__pack_options pack_options(const dunlin__packing *packing, const pack_model *model,
                                   uint64_t draws);
