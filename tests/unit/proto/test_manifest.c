@@ -4,6 +4,7 @@
 #include "make_manifest.h"
 #include "random.h"
 
+#include <wire/compress.h>
 #include <wire/digest.h>
 
 #include <criterion/criterion.h>
@@ -159,8 +160,18 @@ Test(proto_manifest, streams_keep_their_limits)
     bad.name[0] = '\0';
     refuse_stream(bad, DUNLIN_PROTOCOL, "stream[0].name is missing");
     bad = good;
-    bad.encoding = 7;
-    refuse_stream(bad, DUNLIN_PROTOCOL, "encoding is 7");
+    bad.encoding = 8;
+    refuse_stream(bad, DUNLIN_PROTOCOL, "encoding is 8");
+    bad.encoding = DUNLIN_V1_ENCODING_PACKED;
+    refuse_stream(bad, DUNLIN_PROTOCOL, "packing is absent of a packed stream");
+    bad.has_packing = true;
+    refuse_stream(bad, DUNLIN_VERSION, "a packing of version 0");
+    bad.packing = (dunlin__packing){
+        .version = 1, .values = DUNLIN_V1_VALUES_LEVELS, .bits = 9, .block_values = 256};
+    refuse_stream(bad, DUNLIN_PROTOCOL, "Packing: bits is 9");
+    bad.packing.bits = 4;
+    bad.encoding = DUNLIN_V1_ENCODING_F32;
+    refuse_stream(bad, DUNLIN_PROTOCOL, "packing is absent");
     bad = good;
     bad.chunk_bytes = DUNLIN_WIRE_CHUNK_MIN_BYTES - 1;
     refuse_stream(bad, DUNLIN_PROTOCOL, "chunk_bytes is 262143, allowed are 262144 to 1048576");
@@ -243,6 +254,15 @@ Test(proto_manifest, tensors_agree_with_shape_encoding_and_sum)
     one.encoding = DUNLIN_V1_ENCODING_SPARSE;
     refuse_tensor(one, test_make_tensor("w", 49, 400), DUNLIN_MISMATCH, "in SPARSE");
     refuse_tensor(one, test_make_tensor("w", 100, 396), DUNLIN_MISMATCH, "in SPARSE");
+    /* 100 elements: a gain, a scale, 4 bits each; a statistic is float32. */
+    one.encoding = DUNLIN_V1_ENCODING_PACKED;
+    one.has_packing = true;
+    one.packing = (dunlin__packing){
+        .version = 1, .values = DUNLIN_V1_VALUES_LEVELS, .bits = 4, .block_values = 256};
+    refuse_tensor(one, test_make_tensor("w", 100, 400), DUNLIN_MISMATCH, "100 elements in PACKED");
+    refuse_tensor(one, test_make_tensor("w", 1ull << 31, 400), DUNLIN_LIMIT,
+                  "2147483648 elements in a packed tensor");
+    one.has_packing = false;
     one.encoding = DUNLIN_V1_ENCODING_MASKED_RING;
     one.ring_bits = 24;
     refuse_tensor(one, test_make_tensor("w", 133, 400), DUNLIN_MISMATCH, "in MASKED_RING");
