@@ -121,6 +121,11 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
         dunlin__rule_true(rules, "momentum", !(plan->momentum > 0.0f),
                           "is given, but the optimizer is not SGD");
     }
+    if (plan->clips_layers || plan->reports_clip) {
+        check_order(rules, m, "clips_layers or reports_clip", DUNLIN_V1_FEATURE_CLIP_ORDERS, false);
+        dunlin__rule_true(rules, "clips_layers or reports_clip", plan->clip_norm > 0.0f,
+                          "is given without a clip_norm");
+    }
     if (plan->has_parameters) {
         check_parameters(rules, &plan->parameters);
         check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);

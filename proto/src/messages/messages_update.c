@@ -90,6 +90,8 @@ static void check_commit_request(dunlin__rules *rules, const void *data)
         dunlin__rules_leave(rules);
     }
     check_app_metrics(rules, m);
+    dunlin__rule_number(rules, "within_clip", (uint64_t)m->within_clip,
+                        DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED, DUNLIN_V1_WITHIN_CLIP_NO);
 }
 DUNLIN_DEFINE_KIND(commit_request, "CommitRequest", DUNLIN_V1_COMMIT_REQUEST, check_commit_request);
 

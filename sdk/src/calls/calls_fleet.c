@@ -29,7 +29,8 @@ static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING,
                                     DUNLIN_V1_FEATURE_IGNORED_LABEL,
                                     DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER,
                                     DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
-                                    DUNLIN_V1_FEATURE_RUN_OVER};
+                                    DUNLIN_V1_FEATURE_RUN_OVER,
+                                    DUNLIN_V1_FEATURE_CLIP_ORDERS};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 
 /* The reply's buffer, for the length of one call. */

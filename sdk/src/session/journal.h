@@ -81,6 +81,9 @@ typedef struct dunlin__journal {
     int32_t kept;
     uint64_t kept_epoch;
     char kept_task[DUNLIN_WIRE_ID_BYTES];
+    uint64_t kept_round; /* and the round that left it */
+
+    int32_t within_clip; /* of the current round's update: a dunlin_v1_within_clip_t */
 } dunlin__journal;
 
 #endif

@@ -92,6 +92,7 @@ static void clear_round(dunlin__session *session, dunlin__journal *journal)
     journal->sent_bytes = 0;
     journal->received_bytes = 0;
     journal->kept_pending = 0;
+    journal->within_clip = 0;
     session->is_active = false;
     session->phase = DUNLIN_PHASE_IDLE;
     session->n_failures = 0;
@@ -328,6 +329,7 @@ static dunlin__action on_committed(dunlin__session *session, dunlin__journal *jo
     wait_from_now(journal, event, delay);
     if (is_accepted && journal->kept_pending != 0) {
         journal->kept = journal->kept_pending;
+        journal->kept_round = journal->seen_round;
     }
     if (is_accepted) {
         journal->contributed_wall_ms = event->now.wall_ms;

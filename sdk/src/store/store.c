@@ -10,6 +10,7 @@
 #include "database.h"
 
 #include <mem/support.h>
+#include <wire/messages.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -62,7 +63,9 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     "ALTER TABLE clients ADD COLUMN failing_boot_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN failing_boot_id TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE clients ADD COLUMN n_refusals INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE clients ADD COLUMN refused_phase INTEGER NOT NULL DEFAULT 0;"};
+    "ALTER TABLE clients ADD COLUMN refused_phase INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE clients ADD COLUMN kept_round INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE clients ADD COLUMN within_clip INTEGER NOT NULL DEFAULT 0;"};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \
@@ -71,17 +74,19 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     " rejected_wait_ms, n_examples, n_steps, learn_ms, loss, accuracy, peak_bytes, sent_bytes,"    \
     " received_bytes, checkpoint, installation, evaluated, loss_before, accuracy_before,"          \
     " loss_after, accuracy_after, kept_pending, kept, kept_epoch, kept_task,"                      \
-    " n_failures, failing_wall_ms, failing_boot_ms, failing_boot_id, n_refusals, refused_phase"
-#define N_COLUMNS 47
+    " n_failures, failing_wall_ms, failing_boot_ms, failing_boot_id, n_refusals, refused_phase,"   \
+    " kept_round, within_clip"
+#define N_COLUMNS 49
 #define PLACES                                                                                     \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,"  \
-    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,?41,?42,?43,?44,?45,?46,?47"
+    "?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,?41,?42,?43,?44,?45,?46,?47,"     \
+    "?48,?49"
 
 static const char SAVE_SQL[] = "INSERT INTO clients (" COLUMNS ") VALUES (" PLACES ")"
                                " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ") = (" PLACES ")";
 static const char SAVE_ASSIGNMENT_SQL[] =
-    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?48)"
-    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?48)";
+    "INSERT INTO clients (" COLUMNS ", assignment) VALUES (" PLACES ",?50)"
+    " ON CONFLICT (name) DO UPDATE SET (" COLUMNS ", assignment) = (" PLACES ",?50)";
 
 static dunlin_status prepare_all(dunlin__store *store, dunlin_error *error)
 {
@@ -204,6 +209,8 @@ static void bind_journal(sqlite3_stmt *statement, const char *client,
     bind_text(statement, 45, journal->failing_since.boot_id);
     bind_int(statement, 46, journal->n_refusals);
     bind_int(statement, 47, (int64_t)journal->refused_phase);
+    bind_int(statement, 48, (int64_t)journal->kept_round);
+    bind_int(statement, 49, journal->within_clip);
 }
 
 /* A text column into a field of fixed size; what does not fit is a damaged row. */
@@ -258,7 +265,8 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
             take_small(row, 37, 2, &out->kept_pending) && take_small(row, 38, 2, &out->kept) &&
             take_small(row, 41, FAILURES_MOST, &out->n_failures) &&
             take_small(row, 45, FAILURES_MOST, &out->n_refusals) &&
-            take_small(row, 46, DUNLIN_PHASE_ABORT, &refused_phase);
+            take_small(row, 46, DUNLIN_PHASE_ABORT, &refused_phase) &&
+            take_small(row, 48, DUNLIN_V1_WITHIN_CLIP_NO, &out->within_clip);
     if (!is_ok) {
         return false;
     }
@@ -286,6 +294,7 @@ static bool take_journal(sqlite3_stmt *row, dunlin__journal *out)
     out->peak_bytes = (uint64_t)sqlite3_column_int64(row, 27);
     out->sent_bytes = (uint64_t)sqlite3_column_int64(row, 28);
     out->received_bytes = (uint64_t)sqlite3_column_int64(row, 29);
+    out->kept_round = (uint64_t)sqlite3_column_int64(row, 47);
     out->kept_epoch = (uint64_t)sqlite3_column_int64(row, 39);
     out->loss_before = sqlite3_column_double(row, 33);
     out->accuracy_before = sqlite3_column_double(row, 34);

@@ -9,7 +9,7 @@
 
 #include "session/journal.h"
 
-#define DUNLIN_STORE_SCHEMA 5
+#define DUNLIN_STORE_SCHEMA 6
 
 typedef struct dunlin__store dunlin__store;
 

@@ -124,8 +124,6 @@ typedef struct joiner {
     const char *path;
     int fd;
     uint64_t offset;
-    double sum_squares;
-    uint64_t n_update_values; /* the rest is not of the update's norm */
     dunlin__spool_report *report;
     float *block;
     dunlin_error *error;
@@ -139,7 +137,6 @@ static void look_at(joiner *join, size_t n_values, uint64_t first)
             join->report->is_finite = false;
             join->report->bad_value = first + i;
         }
-        join->sum_squares += first + i < join->n_update_values ? value * value : 0;
     }
 }
 
@@ -209,7 +206,6 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
     dunlin_status status =
         dunlin__update_check_manifest(manifest, n_manifest, layout, &n_chunks, error);
     joiner join = {.folder = folder, .path = path, .fd = -1, .report = out_report, .error = error};
-    join.n_update_values = layout->n_shared_values;
     join.block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
     if (join.block == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "update", 0, "a block of %u bytes",
@@ -225,7 +221,6 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
             (void)unlink(path);
         }
     }
-    out_report->l2_norm = sqrt(join.sum_squares);
     dunlin__free_array(alloc, join.block, BLOCK_VALUES, sizeof(float));
     dunlin__free_array(alloc, manifest, n_manifest + 1, 1);
     return status;

@@ -8,7 +8,6 @@
 
 /* What a spooled update was found to be. */
 typedef struct dunlin__spool_report {
-    double l2_norm;
     bool is_finite;
     uint64_t bad_value; /* the first that is not finite */
 } dunlin__spool_report;

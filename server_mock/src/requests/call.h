@@ -18,6 +18,8 @@ typedef struct dunlin__call_state {
     /* Of commit: what was prepared outside the lock. */
     dunlin__commit_request commit;
     dunlin__server_path spooled; /* "" if there is none */
+    uint64_t round;              /* the assignment's */
+    double clip_norm;            /* that the update is held against; 0: none */
     bool is_refused;             /* the update itself is bad; the text says why */
     char refusal[160];
     /* Files to remove once the transaction is through: an assignment's. */

@@ -10,6 +10,7 @@
 #include "call_macros.h"
 #include "model/models.h"
 #include "rounds/ahead.h"
+#include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
 #include "run_over.h"
@@ -170,7 +171,7 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->prox_mu = (float)from->proximal_mu;
     plan->seed =
         dunlin__server_work_seed(server->task.seed, server->round.round, (uint64_t)client_index);
-    plan->clip_norm = (float)from->clip_norm;
+    plan->clip_norm = (float)dunlin__clip_norm(server);
     plan->weight_cap = server->task.weight_cap;
     plan->update_form =
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "call.h"
 #include "model/spool.h"
+#include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -16,19 +17,16 @@
 #include "state/devices.h"
 #include "state/reply.h"
 #include "task/task.h"
+#include "update_judge.h"
 
 #include <mem/support.h>
 #include <wire/digest.h>
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Rounding on the way leaves a clipped update a little longer than its bound. */
-#define NORM_SLACK 1.001
 
 bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
                                     const dunlin__server_device *device,
@@ -158,62 +156,6 @@ void dunlin__serve_put(dunlin__call_state *call)
 
 /* ---- commit ---- */
 
-static void refuse_update(dunlin__call_state *call, const char *format, ...) DUNLIN_PRINTF(2, 3);
-
-static void refuse_update(dunlin__call_state *call, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(call->refusal, sizeof call->refusal, format, args);
-    va_end(args);
-    call->is_refused = true;
-}
-
-static void judge_update(dunlin__call_state *call, const dunlin__spool_report *report)
-{
-    const dunlin__server_task *task = &call->server->task;
-    double clip_norm = task->plan.clip_norm;
-    if (!report->is_finite) {
-        refuse_update(call, "value %" PRIu64 " of the update is not finite", report->bad_value);
-    } else if (clip_norm > 0 && !task->sends_weights && report->l2_norm > clip_norm * NORM_SLACK) {
-        refuse_update(call, "the update's norm %.6g is above the plan's %.6g", report->l2_norm,
-                      clip_norm);
-    }
-}
-
-/* Copies the chunks into one file, under a name of this request's own. */
-static bool spool(dunlin__call_state *call, const char *assignment_id)
-{
-    dunlin__server *server = call->server;
-    dunlin__server_path folder;
-    dunlin__spool_report report;
-    char draw[33];
-    dunlin_error error = {0};
-    dunlin_status status = dunlin__server_draw_id(draw, &error);
-    if (status == DUNLIN_OK) {
-        status = dunlin__server_upload_folder(server, assignment_id, &folder, &error);
-    }
-    if (status == DUNLIN_OK) {
-        status = dunlin__server_path_make(&call->spooled, &error, "%s/spool/%s.new",
-                                          server->folder.text, draw);
-    }
-    if (status == DUNLIN_OK) {
-        status = dunlin__update_spool(folder.text, &server->layout, call->spooled.text,
-                                      &server->alloc, &report, &error);
-    }
-    if (status != DUNLIN_OK) {
-        call->spooled.text[0] = 0;
-        if (error.status == DUNLIN_IO && error.code == ENOENT) {
-            dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID, "%s", error.text);
-        } else {
-            dunlin__server_refuse_error(call->reply, &error);
-        }
-        return false;
-    }
-    judge_update(call, &report);
-    return true;
-}
-
 /* True if the assignment is still worth the copying. */
 static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_assignment,
                         bool *out_is_wanted)
@@ -225,6 +167,8 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
     *out_is_wanted = is_found && out_assignment->state == DUNLIN_WORK_OPEN &&
                      out_assignment->round == server->round.round &&
                      server->round.state == DUNLIN_ROUND_OPEN;
+    call->round = out_assignment->round;
+    call->clip_norm = *out_is_wanted ? dunlin__clip_norm(server) : 0;
     (void)pthread_mutex_unlock(&server->lock);
     return is_found;
 }
@@ -262,7 +206,7 @@ bool dunlin__serve_commit_prepare(dunlin__call_state *call)
                               "CommitRequest.manifest_sha256 is not of the manifest that was put");
         return false;
     }
-    return spool(call, assignment.id);
+    return dunlin__update_judge(call, assignment.id);
 }
 
 /* What the round says to the assignment. NULL text: accepted. */
@@ -356,7 +300,10 @@ static dunlin_status count_contribution(dunlin__call_state *call,
                                     .device = call->device->row.row,
                                     .weight = (double)weight,
                                     .n_steps = commit->n_steps,
-                                    .train_ms = commit->train_ms};
+                                    .train_ms = commit->train_ms,
+                                    .within_clip = server->task.plan.clip_quantile > 0
+                                                       ? commit->within_clip
+                                                       : DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED};
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
     take_metrics(commit, &row.metrics);
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "bases.h"
 #include "best.h"
+#include "clip.h"
 #include "cohort.h"
 #include "evaluation.h"
 #include "guard.h"
@@ -18,6 +19,7 @@
 #include "model/aggregate.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "model/update_norm.h"
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -56,6 +58,8 @@ typedef struct closing {
     size_t n_lost; /* accepted updates whose files are not there, or not whole */
     double metric_weights[DUNLIN_N_METRICS];
     double metric_sums[DUNLIN_N_METRICS];
+    size_t n_within;    /* updates that were within the bound before they were clipped... */
+    size_t n_beyond;    /* ...and that were not */
     uint64_t from_file; /* the base that the next one is made from */
     uint64_t next_base; /* the round whose model that is */
     bool is_guarded;
@@ -92,6 +96,8 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     input->weight = layout->has_control ? 1.0 : row->weight;
     all->n++;
     all->row.weight_sum += row->weight;
+    all->n_within += row->within_clip == DUNLIN_V1_WITHIN_CLIP_YES ? 1 : 0;
+    all->n_beyond += row->within_clip == DUNLIN_V1_WITHIN_CLIP_NO ? 1 : 0;
     for (int m = 0; m < DUNLIN_N_METRICS; m++) {
         if (row->metrics.is_there[m]) {
             all->metric_weights[m] += row->weight;
@@ -124,10 +130,12 @@ static dunlin_status guard(closing *all)
     }
     dunlin_status status = DUNLIN_OK;
     for (size_t i = 0; status == DUNLIN_OK && i < all->n; i++) {
-        status = dunlin__guard_norm(&server->layout, all->inputs[i].path.text,
-                                    server->task.sends_weights ? base.text : NULL, &server->alloc,
-                                    &all->inputs[i].norm, all->error);
-        own.values[i] = all->inputs[i].norm;
+        dunlin__update_norms norms;
+        status = dunlin__update_measure(
+            &server->layout, DUNLIN_LAYOUT_SHARED, all->inputs[i].path.text,
+            server->task.sends_weights ? base.text : NULL, &server->alloc, &norms, all->error);
+        all->inputs[i].norm = norms.norm;
+        own.values[i] = norms.norm;
         own.n++;
     }
     double bound = status == DUNLIN_OK ? dunlin__guard_bound(&all->history, &own) : 0;
@@ -221,6 +229,10 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->state = DUNLIN_ROUND_CLOSED;
     row->closed_ms = now_ms;
     row->n_participants = all->n;
+    row->clip_norm = row->is_evaluation ? 0 : dunlin__clip_norm(server);
+    row->has_clip_within = all->n_within + all->n_beyond > 0;
+    row->clip_within =
+        row->has_clip_within ? (double)all->n_within / (double)(all->n_within + all->n_beyond) : 0;
     row->n_dropped = (uint64_t)counts.n_assigned + counts.n_dropped + all->n_lost;
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;

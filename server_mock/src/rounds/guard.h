@@ -31,15 +31,6 @@ DUNLIN_NODISCARD dunlin_status dunlin__guard_history(dunlin__server *server,
 void dunlin__norms_free(dunlin__norms *norms, const dunlin_alloc *alloc);
 
 /*
- * The L2 norm of an update over all tensors that are shared. Where whole weights are sent it is
- * that of their difference from `base_path`; else `base_path` is NULL. Not locked.
- */
-DUNLIN_NODISCARD dunlin_status dunlin__guard_norm(const dunlin__layout *layout,
-                                                  const char *update_path, const char *base_path,
-                                                  const dunlin_alloc *alloc, double *out_norm,
-                                                  dunlin_error *error);
-
-/*
  * Ten times the lower median of the history, or of the round's own norms (which are put in order)
  * while the history has fewer than five. 0: no bound, for there are too few, or half of them are 0.
  */

@@ -6,6 +6,8 @@
  */
 #include "orders.h"
 
+#include "clip.h"
+
 static bool has_changes(const dunlin__server_orders *orders)
 {
     return orders->cutout > 0 || orders->shift > 0 || orders->mixup > 0 || orders->noise > 0;
@@ -28,6 +30,7 @@ size_t dunlin__server_features(const dunlin__server_task *task,
         {plan->proximal_mu > 0, DUNLIN_V1_FEATURE_PROXIMAL_TERM},
         {plan->is_scaffold, DUNLIN_V1_FEATURE_CONTROL_VARIATES},
         {plan->clip_norm > 0, DUNLIN_V1_FEATURE_CLIPPING},
+        {dunlin__clip_has_orders(task), DUNLIN_V1_FEATURE_CLIP_ORDERS},
         {orders->has_parameters, DUNLIN_V1_FEATURE_PARAMETER_CHOICE},
         {orders->has_schedule, DUNLIN_V1_FEATURE_SCHEDULE},
         {orders->flips || orders->crops, DUNLIN_V1_FEATURE_AUGMENTATION},
@@ -64,6 +67,8 @@ void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan 
 {
     const dunlin__server_orders *orders = &task->plan.orders;
     plan->optimizer = orders->optimizer;
+    plan->clips_layers = task->plan.clips_layers;
+    plan->reports_clip = task->plan.clip_quantile > 0;
     plan->has_parameters = orders->has_parameters;
     plan->parameters = orders->parameters;
     plan->has_schedule = orders->has_schedule;

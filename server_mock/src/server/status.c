@@ -54,6 +54,10 @@ static void add_verdicts(json_t *object, const dunlin__round_row *row)
     (void)json_object_set_new(object, "scaled", json_integer((json_int_t)row->n_scaled));
     (void)json_object_set_new(object, "norm_bound",
                               real_or_null(row->norm_bound > 0, row->norm_bound));
+    (void)json_object_set_new(object, "clip_norm",
+                              real_or_null(row->clip_norm > 0, row->clip_norm));
+    (void)json_object_set_new(object, "clip_within",
+                              real_or_null(row->has_clip_within, row->clip_within));
     (void)json_object_set_new(object, "taken_back", json_integer((json_int_t)n_taken_back));
     (void)json_object_set_new(object, "base", json_integer((json_int_t)row->base));
     (void)json_object_set_new(object, "reason", why[0] != 0 ? json_string(why) : json_null());

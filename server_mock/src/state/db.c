@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 6
+#define SCHEMA_VERSION 7
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -81,6 +81,10 @@ static const char *const migrations[SCHEMA_VERSION] = {
     " PRIMARY KEY(round, name)) WITHOUT ROWID;"
     "CREATE TABLE round_metrics_left(round INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
     "PRAGMA user_version = 6;",
+    "ALTER TABLE contributions ADD COLUMN within_clip INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE rounds ADD COLUMN clip_norm REAL;"
+    "ALTER TABLE rounds ADD COLUMN clip_within REAL;"
+    "PRAGMA user_version = 7;",
 };
 
 static const char *const sql_texts[] = {

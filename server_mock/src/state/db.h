@@ -9,6 +9,7 @@
 #define DUNLIN_SERVER_DB_H
 
 #include <dunlin/alloc.h>
+#include <wire/messages.h>
 #include <wire/protocol.h>
 
 typedef struct dunlin__server_db dunlin__server_db;
@@ -188,6 +189,7 @@ typedef struct dunlin__contribution_row {
     uint64_t n_steps;
     uint64_t train_ms;
     dunlin__device_metrics metrics;
+    dunlin_v1_within_clip_t within_clip;
     double norm; /* of the update; negative before the round has closed, and where none was taken */
 } dunlin__contribution_row;
 
@@ -251,6 +253,9 @@ typedef struct dunlin__round_row {
     bool is_taken_back; /* its model is bad: later rounds do not begin from it */
     uint64_t n_scaled;  /* updates that were scaled down to the bound */
     double norm_bound;  /* of its updates; 0: there was none */
+    double clip_norm;   /* that its updates were clipped to; 0: they were not */
+    bool has_clip_within;
+    double clip_within;               /* the part of them that was within it before */
     char why[DUNLIN_ROUND_WHY_BYTES]; /* it failed, was taken back, or has no figures; "" */
     bool is_given_up; /* its model could not be evaluated; not stored, so a start tries again */
 } dunlin__round_row;

@@ -46,11 +46,11 @@
     X(ASSIGNMENTS_PRUNE, "DELETE FROM assignments WHERE round < ?1")                               \
     X(CONTRIBUTION_ADD,                                                                            \
       "INSERT INTO contributions(round, client_index, device, assignment, weight, n_steps,"        \
-      " train_ms, loss, accuracy, loss_before, accuracy_before, loss_after, accuracy_after)"       \
-      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")                           \
+      " train_ms, loss, accuracy, loss_before, accuracy_before, loss_after, accuracy_after,"       \
+      " within_clip) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)")         \
     X(CONTRIBUTION_EACH,                                                                           \
       "SELECT round, client_index, device, assignment, weight, n_steps, train_ms, loss, accuracy," \
-      " loss_before, accuracy_before, loss_after, accuracy_after, norm"                            \
+      " loss_before, accuracy_before, loss_after, accuracy_after, norm, within_clip"               \
       " FROM contributions WHERE round = ?1 ORDER BY client_index")                                \
     X(CONTRIBUTION_NORM,                                                                           \
       "UPDATE contributions SET norm = ?3 WHERE round = ?1 AND client_index = ?2")                 \
@@ -62,14 +62,16 @@
       "INSERT OR REPLACE INTO rounds(round, state, reason, opened_ms, deadline_ms, closed_ms,"     \
       " n_participants, n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed,"   \
       " is_evaluation, train_loss, device_accuracy, loss_before, accuracy_before, loss_after,"     \
-      " accuracy_after, base, is_taken_back, n_scaled, norm_bound, why) VALUES(?1, ?2, ?3, ?4,"    \
+      " accuracy_after, base, is_taken_back, n_scaled, norm_bound, why, clip_norm, clip_within) "  \
+      "VALUES(?1, ?2, ?3, ?4,"                                                                     \
       " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23," \
-      " ?24, ?25, ?26)")                                                                           \
+      " ?24, ?25, ?26, ?27, ?28)")                                                                 \
     X(ROUND_EACH,                                                                                  \
       "SELECT round, state, reason, opened_ms, deadline_ms, closed_ms, n_participants,"            \
       " n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed, is_evaluation,"    \
       " train_loss, device_accuracy, loss_before, accuracy_before, loss_after, accuracy_after,"    \
-      " coalesce(base, round - 1), is_taken_back, n_scaled, norm_bound, why"                       \
+      " coalesce(base, round - 1), is_taken_back, n_scaled, norm_bound, why, clip_norm, "          \
+      "clip_within"                                                                                \
       " FROM rounds ORDER BY round")                                                               \
     X(ANSWER_FIND, "SELECT request, http_code, made_ms, is_brief, body FROM answers"               \
                    " WHERE scope = ?1 AND key = ?2")                                               \

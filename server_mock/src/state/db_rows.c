@@ -266,6 +266,7 @@ dunlin_status dunlin__server_db_add_contribution(dunlin__server_db *db,
         contribution->client_index, contribution->device, contribution->assignment,
         contribution->weight, (int64_t)contribution->n_steps, (int64_t)contribution->train_ms);
     bind_metrics(row, 8, &contribution->metrics);
+    (void)sqlite3_bind_int(row, 8 + DUNLIN_N_METRICS, (int)contribution->within_clip);
     return dunlin__server_db_run(db, DUNLIN_SQL_CONTRIBUTION_ADD, error);
 }
 
@@ -289,6 +290,7 @@ dunlin_status dunlin__server_db_each_contribution(dunlin__server_db *db, uint64_
         if (!column_real(row, 7 + DUNLIN_N_METRICS, &entry.norm)) {
             entry.norm = -1;
         }
+        entry.within_clip = (dunlin_v1_within_clip_t)sqlite3_column_int(row, 8 + DUNLIN_N_METRICS);
         status = contribution_fn(ctx, &entry);
         if (status == DUNLIN_OK) {
             status = dunlin__server_db_row(db, DUNLIN_SQL_CONTRIBUTION_EACH, &is_row, error);
@@ -341,6 +343,8 @@ dunlin_status dunlin__server_db_put_round(dunlin__server_db *db, const dunlin__r
     (void)sqlite3_bind_int64(row, next + 2, (int64_t)round->n_scaled);
     bind_real(row, next + 3, round->norm_bound > 0, round->norm_bound);
     (void)sqlite3_bind_text(row, next + 4, round->why, -1, SQLITE_TRANSIENT);
+    bind_real(row, next + 5, round->clip_norm > 0, round->clip_norm);
+    bind_real(row, next + 6, round->has_clip_within, round->clip_within);
     return dunlin__server_db_run(db, DUNLIN_SQL_ROUND_PUT, error);
 }
 
@@ -368,6 +372,8 @@ static void read_round(sqlite3_stmt *row, dunlin__round_row *out_round)
     out_round->n_scaled = (uint64_t)sqlite3_column_int64(row, next + 2);
     (void)column_real(row, next + 3, &out_round->norm_bound);
     column_text(row, next + 4, out_round->why, sizeof out_round->why);
+    (void)column_real(row, next + 5, &out_round->clip_norm);
+    out_round->has_clip_within = column_real(row, next + 6, &out_round->clip_within);
 }
 
 dunlin_status dunlin__server_db_each_round(dunlin__server_db *db, dunlin__round_fn round_fn,

@@ -70,6 +70,9 @@ static const dunlin__task_field plan_fields[] = {
     TASK("proximal_mu", plan.proximal_mu, DUNLIN_TASK_REAL, 0, 1000, 0),
     TASK("lr_decay", plan.lr_decay, DUNLIN_TASK_REAL, 1e-6, 1, 1),
     TASK("clip_norm", plan.clip_norm, DUNLIN_TASK_REAL, 0, 1e6, 0),
+    TASK("clip_layers", plan.clips_layers, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("clip_quantile", plan.clip_quantile, DUNLIN_TASK_REAL, 0.01, 0.99, 0),
+    TASK("clip_rate", plan.clip_rate, DUNLIN_TASK_REAL, 1e-6, 10, 0.2),
     TASK("evaluate", plan.evaluates, DUNLIN_TASK_BOOL, 0, 1, 0),
     TASK("decay_norms", plan.orders.decays_norms, DUNLIN_TASK_BOOL, 0, 1, 1),
     TASK("warmup", plan.orders.warmup_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
@@ -186,6 +189,24 @@ static dunlin_status check_small(const dunlin__task_place *at, const dunlin__ser
     return DUNLIN_OK;
 }
 
+/* The other keys of clipping are about clip_norm. */
+static dunlin_status check_clip(const dunlin__task_place *at, const json_t *root,
+                                const dunlin__server_plan *plan)
+{
+    const json_t *object = json_object_get(root, "plan");
+    const char *wrong = NULL;
+    if (plan->clips_layers && !(plan->clip_norm > 0)) {
+        wrong = "plan.clip_layers goes with plan.clip_norm";
+    } else if (plan->clip_quantile > 0 && !(plan->clip_norm > 0)) {
+        wrong = "plan.clip_quantile goes with plan.clip_norm, the first bound";
+    } else if (!(plan->clip_quantile > 0) && json_object_get(object, "clip_rate") != NULL) {
+        wrong = "plan.clip_rate goes with plan.clip_quantile";
+    }
+    return wrong == NULL
+               ? DUNLIN_OK
+               : dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: %s", at->file, wrong);
+}
+
 static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
 {
     DUNLIN_TRY(check_small(at, &task->plan));
@@ -240,6 +261,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(read_form(at, root, task));
     DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
     DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
+    DUNLIN_TRY(check_clip(at, root, &task->plan));
     return check_together(at, task);
 }
 

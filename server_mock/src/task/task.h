@@ -48,11 +48,14 @@ typedef struct dunlin__server_plan {
     double lr;
     double momentum;
     double weight_decay;
-    double proximal_mu; /* more than 0: FedProx */
-    bool is_scaffold;   /* control variates go both ways */
-    double lr_decay;    /* the rate of round r is lr * lr_decay^(r - 1) */
-    double clip_norm;   /* 0: none */
-    bool evaluates;     /* before and after the training, on the device's own examples */
+    double proximal_mu;   /* more than 0: FedProx */
+    bool is_scaffold;     /* control variates go both ways */
+    double lr_decay;      /* the rate of round r is lr * lr_decay^(r - 1) */
+    double clip_norm;     /* 0: none; the first one where it is moved */
+    bool clips_layers;    /* each averaged tensor by itself */
+    double clip_quantile; /* of the updates that are to be within it; 0: it stays */
+    double clip_rate;     /* by which it is moved */
+    bool evaluates;       /* before and after the training, on the device's own examples */
     dunlin__server_orders orders;
 } dunlin__server_plan;
 

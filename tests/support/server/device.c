@@ -219,6 +219,8 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
              i <= (uint32_t)DUNLIN_V1_FEATURE_EXAMPLE_CHANGES; i++) {
             request.capabilities.features[request.capabilities.features_count++] = i;
         }
+        request.capabilities.features[request.capabilities.features_count++] =
+            DUNLIN_V1_FEATURE_CLIP_ORDERS;
     }
     if (device->knows_end) {
         request.capabilities.features[request.capabilities.features_count++] =

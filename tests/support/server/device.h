@@ -52,8 +52,9 @@ typedef struct test_device {
     char session[DUNLIN_WIRE_ID_BYTES];
     dunlin__assignment assignment;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
-    const uint8_t *certificate_sha256;     /* as TLS would have seen it */
-    const dunlin__app_metric *app_metrics; /* of its commits */
+    const uint8_t *certificate_sha256;   /* as TLS would have seen it */
+    dunlin_v1_within_clip_t within_clip; /* of its commits, as the next */
+    const dunlin__app_metric *app_metrics;
     size_t n_app_metrics;
     dunlin__server_reply reply;
     dunlin__status status; /* of a refusal */

@@ -206,6 +206,7 @@ uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
     memcpy(request.manifest_sha256, device->manifest_sha256, DUNLIN_SHA256_BYTES);
     (void)snprintf(request.metrics[0].name, sizeof request.metrics[0].name, "loss");
     request.metrics[0].value = 0.5;
+    request.within_clip = device->within_clip;
     request.app_metrics_count = (pb_size_t)device->n_app_metrics;
     for (size_t i = 0; i < device->n_app_metrics; i++) {
         request.app_metrics[i] = device->app_metrics[i];

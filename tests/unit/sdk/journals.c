@@ -42,6 +42,8 @@ void test_journal_fill(dunlin__journal *journal, uint8_t with)
     journal->kept = 1;
     journal->kept_epoch = 28;
     (void)strcpy(journal->kept_task, "task-1");
+    journal->kept_round = 31;
+    journal->within_clip = 2;
     journal->n_failures = 4;
     journal->failing_since = (dunlin__moment){.wall_ms = 29, .boot_ms = 30, .boot_id = "boot-z"};
     journal->n_refusals = 5;
@@ -90,6 +92,8 @@ void test_journal_expect_same(const dunlin__journal *a, const dunlin__journal *b
     cr_expect_eq(a->kept, b->kept);
     cr_expect_eq(a->kept_epoch, b->kept_epoch);
     cr_expect_str_eq(a->kept_task, b->kept_task);
+    cr_expect_eq(a->kept_round, b->kept_round);
+    cr_expect_eq(a->within_clip, b->within_clip);
     cr_expect_eq(a->n_failures, b->n_failures);
     cr_expect_eq(a->failing_since.wall_ms, b->failing_since.wall_ms);
     cr_expect_eq(a->failing_since.boot_ms, b->failing_since.boot_ms);

@@ -1,7 +1,6 @@
 /*
  * test_parts.c - small parts: which URLs may be talked to, the stages of an update.
  */
-#include "transfer/update_stages.h"
 #include "transport/url.h"
 
 #include <criterion/criterion.h>
@@ -104,38 +103,4 @@ Test(url, an_origin_is_what_the_host_header_says)
     cr_expect_not_null(strstr(error.text, "261"), "%s", error.text);
     longer[8 + DUNLIN_WIRE_AUTHORITY_CHARS] = '\0';
     cr_expect_eq(dunlin__url_origin(longer, true, &origin, &error), DUNLIN_OK, "%s", error.text);
-}
-
-static double norm_after(float *values, size_t n, double clip_norm, size_t n_blocks)
-{
-    dunlin__clip_stage state;
-    dunlin__update_stage stage = dunlin__clip_stage_make(&state, clip_norm);
-    size_t block = n / n_blocks;
-    for (size_t i = 0; i < n; i += block) {
-        stage.survey_fn(stage.ctx, values + i, block);
-    }
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i += block) {
-        stage.apply_fn(stage.ctx, values + i, block);
-    }
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)values[i] * (double)values[i];
-    }
-    return sqrt(sum);
-}
-
-Test(update_stages, clip)
-{
-    float three_four[] = {3.0F, 4.0F};
-    cr_expect_float_eq(norm_after(three_four, 2, 1.0, 1), 1.0, 1e-6);
-    cr_expect_float_eq(three_four[0], 0.6F, 1e-6F);
-    cr_expect_float_eq(three_four[1], 0.8F, 1e-6F);
-    float small[] = {3.0F, 4.0F};
-    (void)norm_after(small, 2, 5.0, 2); /* at the bound: not a bit changes */
-    cr_expect_float_eq(small[0], 3.0F, 0);
-    cr_expect_float_eq(small[1], 4.0F, 0);
-    float zeros[4] = {0};
-    cr_expect_float_eq(norm_after(zeros, 4, 1.0, 2), 0.0, 0);
-    float huge[] = {1e38F, 1e38F, -1e38F, 1e38F}; /* squares beyond a float's range */
-    cr_expect_float_eq(norm_after(huge, 4, 2.0, 2), 2.0, 1e-5);
 }

@@ -223,6 +223,8 @@ Test(store, an_older_schema_is_brought_up)
     journal.n_failures = journal.n_refusals = 0;
     journal.failing_since = (dunlin__moment){0};
     journal.refused_phase = DUNLIN_PHASE_IDLE;
+    journal.kept_round = 0;
+    journal.within_clip = 0;
     journal.evaluated = 0;
     journal.loss_before = journal.accuracy_before = 0;
     journal.loss_after = journal.accuracy_after = 0;
@@ -252,6 +254,8 @@ Test(store, schema_4_is_brought_up)
                                  "ALTER TABLE clients DROP COLUMN failing_boot_id;"
                                  "ALTER TABLE clients DROP COLUMN n_refusals;"
                                  "ALTER TABLE clients DROP COLUMN refused_phase;"
+                                 "ALTER TABLE clients DROP COLUMN kept_round;"
+                                 "ALTER TABLE clients DROP COLUMN within_clip;"
                                  "PRAGMA user_version = 4";
     char folder[64];
     bool is_known = false;
@@ -269,6 +273,8 @@ Test(store, schema_4_is_brought_up)
     journal.n_failures = journal.n_refusals = 0;
     journal.failing_since = (dunlin__moment){0};
     journal.refused_phase = DUNLIN_PHASE_IDLE;
+    journal.kept_round = 0;
+    journal.within_clip = 0;
     test_journal_expect_same(&journal, &loaded);
     dunlin__store_close(store);
     fake_folder_remove(folder);

@@ -197,7 +197,10 @@ Test(devices, an_older_state_is_brought_up)
                                           "rounds DROP COLUMN n_scaled",
                                           "rounds DROP COLUMN norm_bound",
                                           "rounds DROP COLUMN why",
-                                          "contributions DROP COLUMN norm"};
+                                          "contributions DROP COLUMN norm",
+                                          "contributions DROP COLUMN within_clip",
+                                          "rounds DROP COLUMN clip_norm",
+                                          "rounds DROP COLUMN clip_within"};
     test_server fixture;
     test_device device;
     char path[2048];
