@@ -49,8 +49,10 @@ static void check_training(dunlin__rules *rules, const dunlin__training_plan *pl
     dunlin__rule_number(rules, "weight_cap", plan->weight_cap, 1, EXAMPLES_MAX);
     dunlin__rule_number(rules, "update_form", (uint64_t)plan->update_form,
                         DUNLIN_V1_UPDATE_FORM_DELTA, DUNLIN_V1_UPDATE_FORM_WEIGHTS);
-    dunlin__rule_number(rules, "update_encoding", (uint64_t)plan->update_encoding,
-                        DUNLIN_V1_ENCODING_F32, DUNLIN_V1_ENCODING_MASKED_RING);
+    dunlin__rule_number(
+        rules, "update_encoding", (uint64_t)plan->update_encoding, DUNLIN_V1_ENCODING_F32,
+        plan->update_encoding == DUNLIN_V1_ENCODING_PACKED ? DUNLIN_V1_ENCODING_PACKED
+                                                           : DUNLIN_V1_ENCODING_MASKED_RING);
     dunlin__rule_number(rules, "chunk_bytes", plan->chunk_bytes, DUNLIN_WIRE_CHUNK_MIN_BYTES,
                         DUNLIN_WIRE_CHUNK_MAX_BYTES);
     dunlin__rule_true(rules, "prox_mu",

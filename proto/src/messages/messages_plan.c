@@ -6,6 +6,8 @@
  */
 #include "plan_rules.h"
 
+#include <wire/compress.h>
+
 #define FACTOR_MAX 1e6
 #define GRADIENT_MAX 1e30
 #define STEPS_MAX (UINT64_C(1) << 40)
@@ -13,6 +15,7 @@
 #define PADDING_MAX 4096u
 #define SHIFT_MAX (1u << 24)
 #define CHANGE_MAX 1000.0
+#define FEEDBACK_MAX 100000u
 #define RUN_ROUNDS_MAX (UINT64_C(1) << 24)
 #define ROLES_MAX                                                                                  \
     ((UINT32_C(1) << (DUNLIN_V1_ROLE_FACTOR + 1)) - (UINT32_C(1) << DUNLIN_V1_ROLE_WEIGHT))
@@ -86,6 +89,28 @@ static void check_order(dunlin__rules *rules, const dunlin__assignment *m, const
                       "is given, but the algorithm is SCAFFOLD");
 }
 
+/* An update in fewer bytes: how, in all that a device needs to know of it. */
+static void check_packing(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin__training_plan *plan = &m->plan;
+    const bool is_packed = plan->update_encoding == DUNLIN_V1_ENCODING_PACKED;
+    dunlin__rule_true(rules, "packing", plan->has_packing == is_packed,
+                      "and update_encoding PACKED must come together");
+    dunlin__rule_number(rules, "feedback_rounds", plan->feedback_rounds, 0, FEEDBACK_MAX);
+    dunlin__rule_true(rules, "feedback_rounds", is_packed || plan->feedback_rounds == 0,
+                      "is given without a packing");
+    if (!is_packed || rules->status != DUNLIN_OK) {
+        return;
+    }
+    check_order(rules, m, "packing", DUNLIN_V1_FEATURE_ENCODING_PACKED, true);
+    dunlin__rule_true(rules, "packing", plan->update_form == DUNLIN_V1_UPDATE_FORM_DELTA,
+                      "is given, but whole weights are to be sent");
+    dunlin_error error = {0};
+    if (rules->status == DUNLIN_OK && dunlin__packing_check(&plan->packing, &error) != DUNLIN_OK) {
+        dunlin__rules_break(rules, "packing", "is none: %.150s", error.text);
+    }
+}
+
 /* Windows and flips come with one feature, what else is changed in examples with another. */
 static void check_augmentation(dunlin__rules *rules, const dunlin__assignment *m)
 {
@@ -126,6 +151,7 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
         dunlin__rule_true(rules, "clips_layers or reports_clip", plan->clip_norm > 0.0f,
                           "is given without a clip_norm");
     }
+    check_packing(rules, m);
     if (plan->has_parameters) {
         check_parameters(rules, &plan->parameters);
         check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);

@@ -71,7 +71,9 @@ static void check_commit_request(dunlin__rules *rules, const void *data)
     if (m->kind == DUNLIN_V1_KIND_TRAIN) {
         dunlin__rule_true(rules, "manifest_sha256", has_manifest, "is missing");
         dunlin__rule_number(rules, "encoding", (uint64_t)m->encoding, DUNLIN_V1_ENCODING_F32,
-                            DUNLIN_V1_ENCODING_MASKED_RING);
+                            m->encoding == DUNLIN_V1_ENCODING_PACKED
+                                ? DUNLIN_V1_ENCODING_PACKED
+                                : DUNLIN_V1_ENCODING_MASKED_RING);
     } else {
         dunlin__rule_true(rules, "manifest_sha256", !has_manifest,
                           "is given, but an evaluation has no update");

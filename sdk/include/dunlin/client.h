@@ -246,7 +246,8 @@ typedef struct dunlin_client_options {
                                    then TIMEOUT, and the round is paused; 0: no limit of its own */
     dunlin_key_store key_store; /* zeroed: the key lies in the journal */
     /* The app's floor of privacy: a training assignment that does not clip its update to at most
-     * this L2 norm is refused with LIMIT. 0: none. */
+     * this L2 norm is refused with LIMIT. The norm is of the averaged tensors' difference from the
+     * base, as the server will decode it; running statistics go up as they are. 0: none. */
     float max_update_norm;
     /* Where the learner's examples are kept (dunlin/examples.h); NULL: nowhere the client knows of.
      * It stays open for the client, which then declines tasks that the store's rules do not allow
@@ -292,6 +293,10 @@ typedef struct dunlin_client_options {
      * piece of a training or evaluation, on the thread of the round; NULL: nothing is counted. */
     double (*energy_fn)(void *ctx);
     void *energy_ctx;
+    /* Updates go up as they are, in float32: a task that wants them packed in fewer bytes gives
+     * this client no work. false: they are packed as the task says. What a round moved is
+     * body_bytes_sent and body_bytes_received of its report. */
+    bool sends_plain;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 

@@ -17,20 +17,15 @@
 
 #include <string.h>
 
-static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING,
-                                    DUNLIN_V1_FEATURE_PROXIMAL_TERM,
-                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,
-                                    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
-                                    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,
-                                    DUNLIN_V1_FEATURE_SCHEDULE,
-                                    DUNLIN_V1_FEATURE_AUGMENTATION,
-                                    DUNLIN_V1_FEATURE_REMAINDER,
-                                    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,
-                                    DUNLIN_V1_FEATURE_IGNORED_LABEL,
-                                    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER,
-                                    DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
-                                    DUNLIN_V1_FEATURE_RUN_OVER,
-                                    DUNLIN_V1_FEATURE_CLIP_ORDERS};
+static const uint32_t FEATURES[] = {
+    DUNLIN_V1_FEATURE_CLIPPING,           DUNLIN_V1_FEATURE_PROXIMAL_TERM,
+    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
+    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,   DUNLIN_V1_FEATURE_SCHEDULE,
+    DUNLIN_V1_FEATURE_AUGMENTATION,       DUNLIN_V1_FEATURE_REMAINDER,
+    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
+    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
+    DUNLIN_V1_FEATURE_RUN_OVER,           DUNLIN_V1_FEATURE_CLIP_ORDERS,
+    DUNLIN_V1_FEATURE_ENCODING_PACKED}; /* the last: see below */
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 
 /* The reply's buffer, for the length of one call. */
@@ -205,7 +200,8 @@ static void fill_checkin(const dunlin_client *client, const dunlin_conditions *c
     out->capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;
     out->capabilities.encodings_count = 1;
     memcpy(out->capabilities.features, FEATURES, sizeof FEATURES);
-    out->capabilities.features_count = (pb_size_t)N_FEATURES;
+    out->capabilities.features_count =
+        (pb_size_t)(N_FEATURES - (client->options.sends_plain ? 1 : 0));
     out->has_conditions = true;
     out->conditions.charging = conditions->is_charging;
     out->conditions.unmetered = conditions->is_unmetered;
@@ -331,6 +327,23 @@ static dunlin_status check_scaffold(dunlin_client *client, const dunlin__assignm
     return DUNLIN_OK;
 }
 
+/* What an update is to look like on its way up. */
+static dunlin_status check_encoding(dunlin_client *client, const dunlin__assignment *assignment)
+{
+    if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
+        ((assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 &&
+          assignment->plan.update_encoding != DUNLIN_V1_ENCODING_PACKED) ||
+         assignment->plan.noise_multiplier > 0.0F)) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan asks for noise or an encoding other than F32 and PACKED");
+    }
+    if (assignment->plan.has_packing && client->options.sends_plain) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan asks for a packed update; this app sends float32 alone");
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__assignment_read(dunlin_client *client)
 {
     dunlin__round *round = client->round;
@@ -371,12 +384,7 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
             "assignment %.64s wants secure aggregation, which this client does not support",
             assignment->assignment_id);
     }
-    if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
-        (assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 ||
-         assignment->plan.noise_multiplier > 0.0F)) {
-        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the plan asks for noise or an encoding other than F32");
-    }
+    DUNLIN_TRY(check_encoding(client, assignment));
     DUNLIN_TRY(check_scaffold(client, assignment));
     float least = client->options.max_update_norm;
     const dunlin__training_plan *plan = &assignment->plan;

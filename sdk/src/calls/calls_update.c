@@ -88,7 +88,7 @@ static void fill_commit(const dunlin_client *client, dunlin__commit_request *out
                         ? (uint64_t)journal->learn_ms
                         : DUNLIN_WIRE_MAX_WAIT_MS;
     if (is_training) {
-        out->encoding = DUNLIN_V1_ENCODING_F32;
+        out->encoding = round->assignment.plan.update_encoding;
         out->within_clip = (dunlin_v1_within_clip_t)journal->within_clip;
         memcpy(out->manifest_sha256, round->manifest_sha256, sizeof out->manifest_sha256);
     }

@@ -37,6 +37,7 @@ typedef struct fetched {
     uint64_t manifest_bytes;
     bool is_of_round; /* an update as large will follow */
     bool has_control; /* SCAFFOLD's variate goes with the weights */
+    bool has_left;    /* what packing leaves out of the update is kept */
 } fetched;
 
 /* GETs an object, or its end from `skip` on, to a place in a file. */
@@ -179,7 +180,7 @@ static dunlin_status check_room(dunlin_client *client, const fetched *what, uint
     DUNLIN_TRY(dunlin__folder_room(what->folder, &room, &client->error));
     uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
     /* The base, an update as large, and what is kept of the round beside it. */
-    uint64_t kept = what->has_control ? total_bytes / 2 : 0;
+    uint64_t kept = (what->has_control ? total_bytes / 2 : 0) + (what->has_left ? total_bytes : 0);
     uint64_t needed = missing + SPARE_BYTES + (what->is_of_round ? total_bytes + kept : 0);
     if (room < needed) {
         *out_fault = dunlin__fault_of(DUNLIN_SPACE);
@@ -324,7 +325,8 @@ dunlin_status dunlin__fetch_base(dunlin_client *client, dunlin__fault *out_fault
                           .manifest_sha256 = head.manifest_sha256,
                           .manifest_bytes = head.manifest_bytes,
                           .is_of_round = true,
-                          .has_control = dunlin__round_is_scaffold(client)};
+                          .has_control = dunlin__round_is_scaffold(client),
+                          .has_left = client->round->assignment.plan.feedback_rounds > 0};
     return fetch_model(client, &what, &head, client->keeps_model, out_fault);
 }
 

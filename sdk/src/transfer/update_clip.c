@@ -6,6 +6,7 @@
  */
 #include "update_clip.h"
 
+#include "weights/kept.h"
 #include "weights/stream_file.h"
 
 #include <math.h>
@@ -25,6 +26,10 @@ dunlin_status dunlin__clip_open(dunlin__clip *clip, const dunlin__update_values 
     *clip = (dunlin__clip){.bound = (double)plan->clip_norm,
                            .is_per_layer = plan->clips_layers,
                            .sends_weights = plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS};
+    if (plan->feedback_rounds > 0) {
+        clip->residual_fn = dunlin__kept_residual_read;
+        clip->residual_ctx = client;
+    }
     clip->factors = dunlin__alloc_array(&client->runtime->alloc, n_tensors, sizeof(double));
     clip->sums = dunlin__alloc_array(&client->runtime->alloc, n_tensors, sizeof(double));
     if (clip->factors == NULL || clip->sums == NULL) {

@@ -1,11 +1,14 @@
 /*
  * update_write.c - the update: made once from what the learner saved, written with its manifest.
  *
- * Stages, in this order: the difference from the base (update_values), the bound (update_clip), the
- * file. Only a block of the model is in memory at a time.
+ * Stages, in this order: the difference from the base (update_values), what earlier updates left
+ * (update_left), the bound (update_clip), packing (update_pack), the file. Only a block of the
+ * model is in memory at a time.
  */
 #include "submit.h"
 #include "update_clip.h"
+#include "update_left.h"
+#include "update_pack.h"
 #include "update_values.h"
 #include "weights/kept.h"
 #include "weights/scaffold.h"
@@ -35,6 +38,36 @@ static dunlin_status read_change(void *ctx, int32_t index, int64_t first, int64_
                                    first, n, out);
 }
 
+/* The packed update, and what it leaves for the next one. */
+static dunlin_status pack_update(update_job *job, dunlin__update_pack *pack,
+                                 dunlin__stream_file *file)
+{
+    dunlin__update_left left = {.unpacker = NULL};
+    DUNLIN_TRY(dunlin__update_pack_open(pack));
+    DUNLIN_TRY(dunlin__update_pack_write(pack, file));
+    const bool is_kept = job->client->round->assignment.plan.feedback_rounds > 0;
+    const dunlin__kept_residual residual = {.ctx = &left, .read_fn = dunlin__update_left_read};
+    dunlin_status status = is_kept ? dunlin__update_left_open(&left, pack, file->fd) : DUNLIN_OK;
+    if (status == DUNLIN_OK) {
+        status = dunlin__local_write(job->client, &job->values.fresh, job->values.fresh_index,
+                                     is_kept ? &residual : NULL);
+    }
+    dunlin__update_left_close(&left);
+    return status;
+}
+
+static dunlin_status write_packed(update_job *job, dunlin__stream_file *file)
+{
+    uint64_t ignored = 0;
+    dunlin__update_pack pack = {
+        .values = &job->values, .clip = &job->clip, .base_index = job->base_index};
+    pack.n_tensors =
+        dunlin__update_choose(job->client->round, true, true, job->base_index, &ignored);
+    const dunlin_status status = pack_update(job, &pack, file);
+    dunlin__update_pack_close(&pack);
+    return status == DUNLIN_OK ? dunlin__stream_file_end(file) : status;
+}
+
 static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
 {
     const dunlin__round *round = job->client->round;
@@ -46,6 +79,7 @@ static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
         .chunk_bytes = round->assignment.plan.chunk_bytes,
         .ctx = job,
         .read_fn = read_update};
+    DUNLIN_TRY(dunlin__local_write(job->client, &job->values.fresh, job->values.fresh_index, NULL));
     DUNLIN_TRY(dunlin__stream_file_add(file, &plan));
     if (dunlin__round_is_scaffold(job->client)) {
         plan.name = DUNLIN_STREAM_CONTROL_DELTA;
@@ -56,7 +90,12 @@ static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
     return dunlin__stream_file_end(file);
 }
 
-/* What cannot be sent is not written either. */
+static bool is_packed(const dunlin_client *client)
+{
+    return client->round->assignment.plan.update_encoding == DUNLIN_V1_ENCODING_PACKED;
+}
+
+/* What cannot be sent is not written either; of a packed update that is known later. */
 static dunlin_status check_update(update_job *job)
 {
     dunlin_client *client = job->client;
@@ -66,7 +105,7 @@ static dunlin_status check_update(update_job *job)
     if (is_scaffold) {
         (void)dunlin__update_choose(client->round, true, false, job->base_index, &total_bytes);
     }
-    if (total_bytes > client->options.max_upload_bytes) {
+    if (!is_packed(client) && total_bytes > client->options.max_upload_bytes) {
         return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
                             "the update has %llu bytes; this client sends at most %llu a round",
                             (unsigned long long)total_bytes,
@@ -97,11 +136,10 @@ static dunlin_status write_update(update_job *job)
     DUNLIN_TRY(check_update(job));
     DUNLIN_TRY(dunlin__clip_settle(&job->clip, &job->values));
     note_norm(job);
-    DUNLIN_TRY(dunlin__local_write(client, &job->values.fresh, job->values.fresh_index));
     dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
                                                      DUNLIN_MANIFEST_UPDATE);
     if (status == DUNLIN_OK) {
-        status = write_streams(job, &file);
+        status = is_packed(client) ? write_packed(job, &file) : write_streams(job, &file);
     }
     dunlin__stream_file_close(&file);
     return status;

@@ -67,7 +67,21 @@ static dunlin_status read_manifest(void *ctx, uint64_t offset, void *buffer, siz
     return dunlin__file_read(*fd, buffer, n_bytes, offset, NULL);
 }
 
-/* The base's next tensor of a stream: LOCAL ones of "local", averaged ones of "control". */
+/* Whether this round has a use for a stream of averaged tensors. */
+static bool has_use(const dunlin_client *client, const char *stream)
+{
+    const dunlin__assignment *assignment = &client->round->assignment;
+    if (strcmp(stream, DUNLIN_STREAM_LOCAL) == 0) {
+        return true;
+    }
+    if (strcmp(stream, DUNLIN_STREAM_CONTROL) == 0) {
+        return dunlin__round_is_scaffold(client);
+    }
+    return assignment->round - client->journal.kept_round <= assignment->plan.feedback_rounds &&
+           assignment->round >= client->journal.kept_round && !dunlin__round_is_scaffold(client);
+}
+
+/* The base's next tensor of a stream: LOCAL ones of "local", else averaged ones. */
 static int32_t next_of(const dunlin__round *round, const char *stream, int32_t from)
 {
     dunlin_aggregation wanted = strcmp(stream, DUNLIN_STREAM_LOCAL) == 0 ? DUNLIN_AGGREGATE_LOCAL
@@ -111,9 +125,11 @@ static dunlin_status read_records(dunlin_client *client, dunlin__manifest_reader
             next_offset += record.stream.total_bytes;
             index = 0;
         } else if (record.item == DUNLIN_MANIFEST_TENSOR) {
-            index = next_of(round, record.stream.name, index);
-            DUNLIN_TRY(place_tensor(client, &record, index, stream_offset));
-            index++;
+            if (has_use(client, record.stream.name)) {
+                index = next_of(round, record.stream.name, index);
+                DUNLIN_TRY(place_tensor(client, &record, index, stream_offset));
+                index++;
+            }
         } else if (!dunlin__file_matches(round->kept_fd, stream_offset + record.offset,
                                          record.n_bytes, record.sha256)) {
             return dunlin__fail(&client->error, DUNLIN_DIGEST, "kept", 0,
@@ -221,7 +237,8 @@ typedef struct kept_job {
     dunlin_client *client;
     const dunlin_weights_reader *fresh;
     const int32_t *fresh_index;
-    int32_t *base_index; /* of the current stream */
+    const dunlin__kept_residual *residual; /* NULL: none */
+    int32_t *base_index;                   /* of the current stream */
 } kept_job;
 
 static dunlin_status read_local(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
@@ -255,15 +272,23 @@ static dunlin_status read_variate(void *ctx, int32_t index, int64_t first, int64
     return DUNLIN_OK;
 }
 
+static dunlin_status read_residual(void *ctx, int32_t index, int64_t first, int64_t n, float *out)
+{
+    kept_job *job = ctx;
+    return job->residual->read_fn(job->residual->ctx, job->base_index[index], first, n, out);
+}
+
 /* Adds a stream if there are tensors for it. */
-static dunlin_status add_stream(kept_job *job, dunlin__stream_file *file, bool is_local)
+static dunlin_status add_stream(kept_job *job, dunlin__stream_file *file, const char *name,
+                                dunlin_status (*read_fn)(void *ctx, int32_t index, int64_t first,
+                                                         int64_t n, float *out))
 {
     const dunlin__round *round = job->client->round;
-    dunlin__stream_plan plan = {.name = is_local ? DUNLIN_STREAM_LOCAL : DUNLIN_STREAM_CONTROL,
+    dunlin__stream_plan plan = {.name = name,
                                 .base_index = job->base_index,
                                 .chunk_bytes = DUNLIN_WIRE_CHUNK_MAX_BYTES,
                                 .ctx = job,
-                                .read_fn = is_local ? read_local : read_variate};
+                                .read_fn = read_fn};
     for (int32_t i = next_of(round, plan.name, 0); i < round->n_tensors;
          i = next_of(round, plan.name, i + 1)) {
         if (job->fresh_index[i] >= 0) {
@@ -283,10 +308,13 @@ static dunlin_status write_slot(kept_job *job, int32_t slot)
     dunlin_status status = dunlin__stream_file_begin(&file, client, folder, SLOT_NAMES[slot - 1],
                                                      DUNLIN_MANIFEST_BASE);
     if (status == DUNLIN_OK) {
-        status = add_stream(job, &file, true);
+        status = add_stream(job, &file, DUNLIN_STREAM_LOCAL, read_local);
     }
     if (status == DUNLIN_OK && dunlin__round_is_scaffold(client)) {
-        status = add_stream(job, &file, false);
+        status = add_stream(job, &file, DUNLIN_STREAM_CONTROL, read_variate);
+    }
+    if (status == DUNLIN_OK && job->residual != NULL) {
+        status = add_stream(job, &file, DUNLIN_STREAM_RESIDUAL, read_residual);
     }
     if (status == DUNLIN_OK) {
         status = dunlin__stream_file_end(&file);
@@ -303,15 +331,16 @@ static bool has_local(const dunlin_client *client, const int32_t *fresh_index)
 }
 
 dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                  const int32_t *fresh_index)
+                                  const int32_t *fresh_index, const dunlin__kept_residual *residual)
 {
     dunlin__journal *journal = &client->journal;
     const dunlin__assignment *assignment = &client->round->assignment;
     size_t n_tensors = (size_t)client->round->n_tensors;
-    if (!dunlin__round_is_scaffold(client) && !has_local(client, fresh_index)) {
+    if (!dunlin__round_is_scaffold(client) && !has_local(client, fresh_index) && residual == NULL) {
         return DUNLIN_OK;
     }
-    kept_job job = {.client = client, .fresh = fresh, .fresh_index = fresh_index};
+    kept_job job = {
+        .client = client, .fresh = fresh, .fresh_index = fresh_index, .residual = residual};
     job.base_index =
         dunlin__alloc_array(&client->runtime->alloc, n_tensors, sizeof *job.base_index);
     if (job.base_index == NULL) {
@@ -331,6 +360,13 @@ dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_re
     }
     dunlin__free_array(&client->runtime->alloc, job.base_index, n_tensors, sizeof *job.base_index);
     return status;
+}
+
+dunlin_status dunlin__kept_residual_read(void *ctx, int32_t base_index, int64_t first, int64_t n,
+                                         float *out)
+{
+    /* It lies where a variate would. */
+    return dunlin__scaffold_own(ctx, base_index, first, n, out);
 }
 
 /* ---- removing ---- */

@@ -12,6 +12,14 @@
 #include "context/client_context.h"
 
 #define DUNLIN_STREAM_LOCAL "local"
+#define DUNLIN_STREAM_RESIDUAL "residual" /* what packing left out of the update */
+
+/* What a round leaves for the next update: read_fn gives elements [first, first + n) of an averaged
+ * tensor of the base, in order. */
+typedef struct dunlin__kept_residual {
+    void *ctx;
+    dunlin_status (*read_fn)(void *ctx, int32_t base_index, int64_t first, int64_t n, float *out);
+} dunlin__kept_residual;
 
 /* Where the two parts of a file lie. Any thread. */
 dunlin_status dunlin__local_paths(const dunlin_client *client, int32_t slot,
@@ -25,11 +33,18 @@ void dunlin__local_close(dunlin_client *client);
 
 /*
  * Writes what the round leaves, if anything: LOCAL tensors as `fresh` has them (fresh_index: a base
- * tensor's place in it, -1: none), and for SCAFFOLD the device's variate. Sets the journal's
+ * tensor's place in it, -1: none), for SCAFFOLD the device's variate, and the residual if that is
+ * not NULL. Sets the journal's
  * kept_pending, which the caller brings to the storage.
  */
 dunlin_status dunlin__local_write(dunlin_client *client, const dunlin_weights_reader *fresh,
-                                  const int32_t *fresh_index);
+                                  const int32_t *fresh_index,
+                                  const dunlin__kept_residual *residual);
+
+/* Elements [first, first + n) of an averaged tensor's residual, of what is kept: zeros where there
+ * is none, or it is older than the plan wants. `ctx` is the client. */
+dunlin_status dunlin__kept_residual_read(void *ctx, int32_t base_index, int64_t first, int64_t n,
+                                         float *out);
 
 /* Removes the file that the journal does not name. Best effort, between rounds. */
 void dunlin__local_settle(dunlin_client *client);

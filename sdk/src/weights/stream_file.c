@@ -134,6 +134,56 @@ dunlin_status dunlin__stream_file_add(dunlin__stream_file *file, const dunlin__s
     return status;
 }
 
+void dunlin__stream_chunks_begin(dunlin__stream_chunks *chunks, dunlin__stream_file *file,
+                                 uint32_t chunk_bytes)
+{
+    *chunks = (dunlin__stream_chunks){.file = file, .chunk_bytes = chunk_bytes};
+}
+
+static dunlin_status finish_chunk(dunlin__stream_chunks *chunks, dunlin_error *error)
+{
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    chunks->fill = 0;
+    DUNLIN_TRY(dunlin__sha256_end(&chunks->hash, sha256, error));
+    return dunlin__manifest_writer_chunk(&chunks->file->manifest, sha256, error);
+}
+
+dunlin_status dunlin__stream_chunks_write(void *ctx, const void *data, size_t n_bytes,
+                                          dunlin_error *error)
+{
+    dunlin__stream_chunks *chunks = ctx;
+    const uint8_t *bytes = data;
+    while (n_bytes > 0) {
+        if (chunks->fill == 0) {
+            DUNLIN_TRY(dunlin__sha256_begin(&chunks->hash, error));
+        }
+        const size_t room = chunks->chunk_bytes - chunks->fill;
+        const size_t part = n_bytes < room ? n_bytes : room;
+        /* Counted first: from here on the chunk has a hash to end or to abort. */
+        chunks->fill += (uint32_t)part;
+        DUNLIN_TRY(dunlin__sha256_update(&chunks->hash, bytes, part, error));
+        DUNLIN_TRY(sink_write(chunks->file, bytes, part, error));
+        if (chunks->fill == chunks->chunk_bytes) {
+            DUNLIN_TRY(finish_chunk(chunks, error));
+        }
+        bytes += part;
+        n_bytes -= part;
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__stream_chunks_end(dunlin__stream_chunks *chunks, dunlin_status status)
+{
+    if (status == DUNLIN_OK && chunks->fill > 0) {
+        return finish_chunk(chunks, &chunks->file->client->error);
+    }
+    if (chunks->fill > 0) {
+        dunlin__sha256_abort(&chunks->hash);
+        chunks->fill = 0;
+    }
+    return status;
+}
+
 dunlin_status dunlin__stream_file_end(dunlin__stream_file *file)
 {
     dunlin_client *client = file->client;

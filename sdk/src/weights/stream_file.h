@@ -45,6 +45,22 @@ dunlin_status dunlin__stream_file_begin(dunlin__stream_file *file, dunlin_client
                                         dunlin__manifest_kind kind);
 /* The next stream. NUMERIC for a value that is no number. */
 dunlin_status dunlin__stream_file_add(dunlin__stream_file *file, const dunlin__stream_plan *plan);
+/* Bytes of a stream whose records are in the manifest already, cut into its chunks. */
+typedef struct dunlin__stream_chunks {
+    dunlin__stream_file *file;
+    uint32_t chunk_bytes;
+    uint32_t fill; /* of the current chunk */
+    dunlin__sha256 hash;
+} dunlin__stream_chunks;
+
+void dunlin__stream_chunks_begin(dunlin__stream_chunks *chunks, dunlin__stream_file *file,
+                                 uint32_t chunk_bytes);
+/* `ctx` is the dunlin__stream_chunks. */
+dunlin_status dunlin__stream_chunks_write(void *ctx, const void *data, size_t n_bytes,
+                                          dunlin_error *error);
+/* Ends the last chunk, or gives up if the status is not OK; that comes back. */
+dunlin_status dunlin__stream_chunks_end(dunlin__stream_chunks *chunks, dunlin_status status);
+
 /* Values, then manifest, are on the storage. */
 dunlin_status dunlin__stream_file_end(dunlin__stream_file *file);
 void dunlin__stream_file_close(dunlin__stream_file *file);

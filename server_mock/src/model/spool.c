@@ -3,6 +3,8 @@
  */
 #include "spool.h"
 
+#include "spool_packed.h"
+
 #include <mem/support.h>
 #include <wire/digest.h>
 #include <wire/manifest.h>
@@ -40,7 +42,8 @@ static uint32_t n_streams_of(const dunlin__layout *layout)
 }
 
 static dunlin_status check_stream(const dunlin__stream *stream, uint32_t stream_index,
-                                  const dunlin__layout *layout, dunlin_error *error)
+                                  const dunlin__layout *layout, const dunlin__packing *packing,
+                                  dunlin_error *error)
 {
     wanted_stream wanted = stream_at(layout, stream_index);
     if (stream_index >= n_streams_of(layout) || strcmp(stream->name, wanted.name) != 0) {
@@ -50,10 +53,15 @@ static dunlin_status check_stream(const dunlin__stream *stream, uint32_t stream_
             stream->name, stream_index, DUNLIN_STREAM_UPDATE,
             layout->has_control ? ", then \"" DUNLIN_STREAM_CONTROL_DELTA "\"" : " alone");
     }
-    if (stream->encoding != DUNLIN_V1_ENCODING_F32) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "update", 0,
-                            "the update is %s; the plan asks for F32",
-                            dunlin__encoding_name(stream->encoding));
+    const dunlin_v1_encoding_t encoding =
+        packing != NULL ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
+    if (stream->encoding != encoding) {
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "update", 0, "the update is %s; the plan asks for %s",
+            dunlin__encoding_name(stream->encoding), dunlin__encoding_name(encoding));
+    }
+    if (packing != NULL && stream->n_tensors == wanted.n_tensors) {
+        return dunlin__packing_compare(packing, &stream->packing, true, error);
     }
     if (stream->n_tensors != wanted.n_tensors ||
         stream->total_bytes != wanted.n_values * sizeof(float)) {
@@ -82,7 +90,8 @@ static dunlin_status check_tensor(const dunlin__tensor_entry *tensor, uint32_t i
 }
 
 dunlin_status dunlin__update_check_manifest(const uint8_t *bytes, size_t n_bytes,
-                                            const dunlin__layout *layout, uint32_t *out_n_chunks,
+                                            const dunlin__layout *layout,
+                                            const dunlin__packing *packing, uint32_t *out_n_chunks,
                                             dunlin_error *error)
 {
     dunlin__manifest_source source = dunlin__manifest_source_memory(bytes, n_bytes);
@@ -95,7 +104,7 @@ dunlin_status dunlin__update_check_manifest(const uint8_t *bytes, size_t n_bytes
     do {
         DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, error));
         if (record.item == DUNLIN_MANIFEST_STREAM) {
-            DUNLIN_TRY(check_stream(&record.stream, record.index, layout, error));
+            DUNLIN_TRY(check_stream(&record.stream, record.index, layout, packing, error));
             n_streams++;
             at = 0;
         } else if (record.item == DUNLIN_MANIFEST_TENSOR) {
@@ -126,6 +135,7 @@ typedef struct joiner {
     uint64_t offset;
     dunlin__spool_report *report;
     float *block;
+    const dunlin_alloc *alloc;
     dunlin_error *error;
 } joiner;
 
@@ -171,6 +181,15 @@ static dunlin_status join_chunk(joiner *join, const dunlin__manifest_record *rec
     return status;
 }
 
+static dunlin_status decode_all(joiner *join, const uint8_t *manifest, size_t n_manifest)
+{
+    const dunlin__spool_files files = {.folder = join->folder, .path = join->path, .fd = join->fd};
+    DUNLIN_TRY(
+        dunlin__spool_packed(&files, manifest, n_manifest, join->alloc, join->report, join->error));
+    return fsync(join->fd) == 0 ? DUNLIN_OK
+                                : dunlin__file_fail(join->error, "syncing", join->path, errno);
+}
+
 static dunlin_status join_all(joiner *join, const uint8_t *manifest, size_t n_manifest)
 {
     dunlin__manifest_source source = dunlin__manifest_source_memory(manifest, n_manifest);
@@ -191,8 +210,9 @@ static dunlin_status join_all(joiner *join, const uint8_t *manifest, size_t n_ma
 }
 
 dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *layout,
-                                   const char *path, const dunlin_alloc *alloc,
-                                   dunlin__spool_report *out_report, dunlin_error *error)
+                                   const dunlin__packing *packing, const char *path,
+                                   const dunlin_alloc *alloc, dunlin__spool_report *out_report,
+                                   dunlin_error *error)
 {
     dunlin__server_path manifest_path;
     uint8_t *manifest = NULL;
@@ -204,16 +224,21 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
     DUNLIN_TRY(dunlin__server_file_read(alloc, manifest_path.text, DUNLIN_WIRE_MANIFEST_BYTES,
                                         &manifest, &n_manifest, error));
     dunlin_status status =
-        dunlin__update_check_manifest(manifest, n_manifest, layout, &n_chunks, error);
+        dunlin__update_check_manifest(manifest, n_manifest, layout, packing, &n_chunks, error);
     joiner join = {.folder = folder, .path = path, .fd = -1, .report = out_report, .error = error};
+    join.alloc = alloc;
     join.block = dunlin__alloc_array(alloc, BLOCK_VALUES, sizeof(float));
     if (join.block == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "update", 0, "a block of %u bytes",
                               DUNLIN_WIRE_BLOCK_BYTES);
     } else if (status == DUNLIN_OK) {
         join.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        status = join.fd < 0 ? dunlin__file_fail(error, "making", path, errno)
-                             : join_all(&join, manifest, n_manifest);
+        if (join.fd < 0) {
+            status = dunlin__file_fail(error, "making", path, errno);
+        } else {
+            status = packing != NULL ? decode_all(&join, manifest, n_manifest)
+                                     : join_all(&join, manifest, n_manifest);
+        }
     }
     if (join.fd >= 0) {
         (void)close(join.fd);

@@ -7,6 +7,8 @@
 #include "state/context.h"
 #include "state/reply.h"
 
+#include <wire/compress.h>
+
 /* A call at work: it runs locked, inside one transaction with the stored answer. */
 typedef struct dunlin__call_state {
     dunlin__server *server;
@@ -19,8 +21,10 @@ typedef struct dunlin__call_state {
     dunlin__commit_request commit;
     dunlin__server_path spooled; /* "" if there is none */
     uint64_t round;              /* the assignment's */
-    double clip_norm;            /* that the update is held against; 0: none */
-    bool is_refused;             /* the update itself is bad; the text says why */
+    bool has_packing;            /* that the update comes in */
+    dunlin__packing packing;
+    double clip_norm; /* that the update is held against; 0: none */
+    bool is_refused;  /* the update itself is bad; the text says why */
     char refusal[160];
     /* Files to remove once the transaction is through: an assignment's. */
     char finished_assignment[DUNLIN_WIRE_ID_BYTES];

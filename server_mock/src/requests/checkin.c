@@ -18,6 +18,7 @@
 #include "state/db.h"
 #include "state/devices.h"
 #include "state/reply.h"
+#include "task/compress.h"
 #include "task/task.h"
 
 #include <mem/support.h>
@@ -78,6 +79,12 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
                              : dunlin__server_task_deadline_ms(&server->task, server->round.round);
     offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
     uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
+    dunlin_error ignored = {0};
+    if (server->task.is_packed &&
+        dunlin__compress_most(&server->task, server->layout.tensors, server->layout.n_tensors,
+                              &update_bytes, &ignored) != DUNLIN_OK) {
+        update_bytes = 0; /* too many elements, which the device will refuse by name */
+    }
     offer->upload_bytes =
         is_evaluation ? 0 : update_bytes + model->n_control_bytes + model->n_manifest_bytes;
     offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
@@ -175,7 +182,12 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->weight_cap = server->task.weight_cap;
     plan->update_form =
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
-    plan->update_encoding = DUNLIN_V1_ENCODING_F32;
+    plan->update_encoding =
+        server->task.is_packed ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
+    plan->has_packing = server->task.is_packed;
+    if (plan->has_packing) {
+        plan->packing = dunlin__compress_of(&server->task, server->round.round, plan->seed);
+    }
     plan->chunk_bytes = server->layout.chunk_bytes;
     plan->evaluates = from->evaluates;
     dunlin__orders_fill(&server->task, plan);

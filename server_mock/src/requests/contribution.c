@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "call.h"
 #include "model/spool.h"
+#include "rounds/ahead.h"
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "state/context.h"
@@ -16,6 +17,7 @@
 #include "state/db_metrics.h"
 #include "state/devices.h"
 #include "state/reply.h"
+#include "task/compress.h"
 #include "task/task.h"
 #include "update_judge.h"
 
@@ -46,6 +48,18 @@ bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
         return false;
     }
     return true;
+}
+
+/* What the device was told about packing, in the assignment of a round. */
+static void agree_on_packing(dunlin__call_state *call, uint64_t round)
+{
+    const dunlin__server_task *task = &call->server->task;
+    const uint64_t place = (uint64_t)call->device->row.client_index;
+    call->has_packing = task->is_packed;
+    if (task->is_packed) {
+        call->packing =
+            dunlin__compress_of(task, round, dunlin__server_work_seed(task->seed, round, place));
+    }
 }
 
 /* ---- put ---- */
@@ -128,8 +142,10 @@ void dunlin__serve_put(dunlin__call_state *call)
                               "the assignment is to EVALUATE: no update is wanted");
         return;
     }
-    dunlin_status status = dunlin__update_check_manifest(call->request->body, call->request->n_body,
-                                                         &server->layout, &answer.n_chunks, &error);
+    agree_on_packing(call, assignment.round);
+    dunlin_status status = dunlin__update_check_manifest(
+        call->request->body, call->request->n_body, &server->layout,
+        call->has_packing ? &call->packing : NULL, &answer.n_chunks, &error);
     if (status == DUNLIN_OK) {
         status = dunlin__sha256_of(call->request->body, call->request->n_body,
                                    answer.manifest_sha256, &error);
@@ -168,6 +184,7 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
                      out_assignment->round == server->round.round &&
                      server->round.state == DUNLIN_ROUND_OPEN;
     call->round = out_assignment->round;
+    agree_on_packing(call, out_assignment->round);
     call->clip_norm = *out_is_wanted ? dunlin__clip_norm(server) : 0;
     (void)pthread_mutex_unlock(&server->lock);
     return is_found;
@@ -188,13 +205,17 @@ bool dunlin__serve_commit_prepare(dunlin__call_state *call)
         return false;
     }
     bool is_evaluation = dunlin__server_task_is_evaluation(&server->task, assignment.round);
+    const dunlin_v1_encoding_t encoding =
+        call->has_packing ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
     bool is_right = is_evaluation ? call->commit.kind == DUNLIN_V1_KIND_EVALUATE
                                   : call->commit.kind == DUNLIN_V1_KIND_TRAIN &&
-                                        call->commit.encoding == DUNLIN_V1_ENCODING_F32;
+                                        call->commit.encoding == encoding;
     if (!is_right) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID,
-                              "CommitRequest: the assignment is to %s",
-                              is_evaluation ? "EVALUATE" : "TRAIN, with F32 updates");
+                              "CommitRequest: the assignment is to %s%s%s",
+                              is_evaluation ? "EVALUATE" : "TRAIN, with ",
+                              is_evaluation ? "" : dunlin__encoding_name(encoding),
+                              is_evaluation ? "" : " updates");
         return false;
     }
     if (!is_wanted || is_evaluation) {

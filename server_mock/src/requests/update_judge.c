@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* Devices of before round after they clip, which leaves an update a little longer than its bound.
  */
@@ -36,7 +37,8 @@ static void refuse_update(dunlin__call_state *call, const char *format, ...)
 }
 
 /* The bound on what the server has decoded; running statistics are no part of it. */
-static dunlin_status judge_norm(dunlin__call_state *call, dunlin_error *error)
+static dunlin_status judge_norm(dunlin__call_state *call, const dunlin__spool_report *report,
+                                dunlin_error *error)
 {
     const dunlin__server *server = call->server;
     const dunlin__layout *layout = &server->layout;
@@ -47,7 +49,11 @@ static dunlin_status judge_norm(dunlin__call_state *call, dunlin_error *error)
                                       server->task.sends_weights ? base.text : NULL, &server->alloc,
                                       &norms, error));
     const double layer_bound = call->clip_norm / sqrt((double)norms.n_layers);
-    if (norms.norm > call->clip_norm * NORM_SLACK) {
+    /* Both sides take the norm of a packed update in the same arithmetic: not a bit above it. */
+    const bool is_within = report->is_packed
+                               ? dunlin__norm_is_within(report->square, (float)call->clip_norm)
+                               : norms.norm <= call->clip_norm * NORM_SLACK;
+    if (!is_within) {
         refuse_update(call, "the update's norm %.6g is above the plan's %.6g", norms.norm,
                       call->clip_norm);
     } else if (server->task.plan.clips_layers && norms.layer_norm > layer_bound * NORM_SLACK) {
@@ -64,7 +70,14 @@ static dunlin_status judge_update(dunlin__call_state *call, const dunlin__spool_
         refuse_update(call, "value %" PRIu64 " of the update is not finite", report->bad_value);
         return DUNLIN_OK;
     }
-    return call->clip_norm > 0 ? judge_norm(call, error) : DUNLIN_OK;
+    return call->clip_norm > 0 ? judge_norm(call, report, error) : DUNLIN_OK;
+}
+
+/* A failure that the device's bytes are to blame for. */
+static bool is_of_bytes(dunlin_status status)
+{
+    return status == DUNLIN_PROTOCOL || status == DUNLIN_NUMERIC || status == DUNLIN_MISMATCH ||
+           status == DUNLIN_OVERFLOW;
 }
 
 bool dunlin__update_judge(dunlin__call_state *call, const char *assignment_id)
@@ -83,14 +96,20 @@ bool dunlin__update_judge(dunlin__call_state *call, const char *assignment_id)
                                           server->folder.text, draw);
     }
     if (status == DUNLIN_OK) {
-        status = dunlin__update_spool(folder.text, &server->layout, call->spooled.text,
+        status = dunlin__update_spool(folder.text, &server->layout,
+                                      call->has_packing ? &call->packing : NULL, call->spooled.text,
                                       &server->alloc, &report, &error);
     }
     if (status == DUNLIN_OK) {
         status = judge_update(call, &report, &error);
     }
     if (status != DUNLIN_OK) {
+        (void)unlink(call->spooled.text);
         call->spooled.text[0] = 0;
+        if (call->has_packing && is_of_bytes(status)) {
+            refuse_update(call, "%s", error.text);
+            return true;
+        }
         if (error.status == DUNLIN_IO && error.code == ENOENT) {
             dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_INVALID, "%s", error.text);
         } else {

@@ -7,6 +7,7 @@
 #include "task.h"
 
 #include "base/files.h"
+#include "compress.h"
 #include "task_json.h"
 #include "together.h"
 
@@ -172,6 +173,34 @@ static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
     return DUNLIN_OK;
 }
 
+/* How updates are compressed; what goes down goes as it is. */
+static dunlin_status read_compress(const dunlin__task_place *at, const json_t *root,
+                                   dunlin__server_task *task)
+{
+    static const char *const names[] = {"up"};
+    static const dunlin__task_field rows[] = {
+        TASK("feedback", feedback_rounds, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_ROUNDS, 0),
+    };
+    const dunlin__task_object what = {"compress", rows, N_OF(rows), names, N_OF(names)};
+    char where[128];
+    char text[64] = "f32";
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &what, task));
+    const json_t *object = json_object_get(root, "compress");
+    const dunlin__task_place inside = {at->file, "compress.", at->error};
+    if (object != NULL) {
+        DUNLIN_TRY(dunlin__task_read_text(&inside, object, "up", true, text, sizeof text));
+    }
+    (void)snprintf(where, sizeof where, "%.60s: compress.up", at->file);
+    DUNLIN_TRY(dunlin__compress_parse(text, where, &task->up, &task->is_packed, at->error));
+    if (task->feedback_rounds > 0 && task->up.selection == DUNLIN_V1_SELECTION_ALL) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: compress.feedback goes with topk or randk: the others lose "
+                            "nothing on average",
+                            at->file);
+    }
+    return DUNLIN_OK;
+}
+
 /* A bound that is 0 on the device is none there, but would be one here. */
 static dunlin_status check_small(const dunlin__task_place *at, const dunlin__server_plan *plan)
 {
@@ -238,7 +267,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
 {
     static const char *const names[] = {
         "population", "task", "model", "initial", "local", "plan", "policy", "algorithm",
-        "update_form", "deadline_s", "tensors",
+        "update_form", "deadline_s", "tensors", "compress",
         /* task_strategy.c */
         "strategy", "server_lr", "server_momentum", "beta1", "beta2", "tau", "trim"};
     if (!json_is_object(root)) {
@@ -259,6 +288,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(dunlin__task_read_rounds(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));
+    DUNLIN_TRY(read_compress(at, root, task));
     DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
     DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
     DUNLIN_TRY(check_clip(at, root, &task->plan));

@@ -7,6 +7,7 @@
 #include "strategy.h"
 
 #include <dunlin/alloc.h>
+#include <wire/compress.h>
 #include <wire/manifest.h>
 #include <wire/messages.h>
 
@@ -94,7 +95,10 @@ typedef struct dunlin__server_task {
     double rollback; /* more accuracy than this below the best: the model is taken back; 0: off */
     uint32_t chunk_bytes;
     uint64_t seed;
-    bool sends_weights; /* whole weights go up, not differences */
+    bool sends_weights;       /* whole weights go up, not differences */
+    bool is_packed;           /* updates go up packed, as... */
+    dunlin__packing up;       /* ...this says, but for seed and round */
+    uint32_t feedback_rounds; /* what it leaves out is added to the next update; 0: it is lost */
     dunlin__server_plan plan;
     dunlin__strategy strategy;
     dunlin__policy policy;

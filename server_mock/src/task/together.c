@@ -27,6 +27,8 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_WEIGHTS] = "update_form weights",
     [DUNLIN_TRAIT_WIRE] = "wire",
     [DUNLIN_TRAIT_UNKNOWN_CLIENTS] = "a task without clients, how many there are",
+    [DUNLIN_TRAIT_PACKED] = "compress.up",
+    [DUNLIN_TRAIT_SELECTED] = "compress.up topk or randk",
     [DUNLIN_TRAIT_MOMENTUM] = "plan.momentum",
     [DUNLIN_TRAIT_ADAPTIVE] = "plan.optimizer adam or adamw",
     [DUNLIN_TRAIT_PARAMETERS] = "plan.groups, trained, frozen or decay_norms",
@@ -38,6 +40,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
 };
 
 #define AVERAGED "its control variate goes with the plain average"
+#define MOSTLY_ZERO "most of what devices send of an entry is 0"
 #define PLAIN "its variates follow from plain steps at one rate"
 #define REFUSE(a, b, why)                                                                          \
     {                                                                                              \
@@ -65,6 +68,11 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PARAMETERS, PLAIN),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_SCHEDULE, PLAIN),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_GRADIENT_CLIP, PLAIN),
+    REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PACKED,
+           "an update that is rounded would not fit its variate"),
+    REFUSE(DUNLIN_TRAIT_PACKED, DUNLIN_TRAIT_WEIGHTS, "differences are packed, not whole weights"),
+    REFUSE(DUNLIN_TRAIT_SELECTED, (dunlin__trait)DUNLIN_STRATEGY_MEDIAN, MOSTLY_ZERO),
+    REFUSE(DUNLIN_TRAIT_SELECTED, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, MOSTLY_ZERO),
     REFUSE(DUNLIN_TRAIT_MOMENTUM, DUNLIN_TRAIT_ADAPTIVE, "momentum is of optimizer sgd"),
     REFUSE(DUNLIN_TRAIT_MIXUP, DUNLIN_TRAIT_IGNORED_LABEL, "mixup mixes every label"),
     REFUSE(DUNLIN_TRAIT_ROLLBACK, DUNLIN_TRAIT_NO_TEST_SET, "there is nothing to judge models by"),
@@ -121,6 +129,9 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            DUNLIN_TRAIT_BIT(task->sends_weights ? DUNLIN_TRAIT_WEIGHTS : DUNLIN_TRAIT_DELTA) |
            DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_WIRE) |
            bit_if(task->n_clients == 0, DUNLIN_TRAIT_UNKNOWN_CLIENTS) |
+           bit_if(task->is_packed, DUNLIN_TRAIT_PACKED) |
+           bit_if(task->is_packed && task->up.selection != DUNLIN_V1_SELECTION_ALL,
+                  DUNLIN_TRAIT_SELECTED) |
            bit_if(plan->momentum > 0, DUNLIN_TRAIT_MOMENTUM) |
            bit_if(orders->optimizer != DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_TRAIT_ADAPTIVE) |
            bit_if(orders->has_parameters, DUNLIN_TRAIT_PARAMETERS) |

@@ -3,6 +3,7 @@
  */
 #include "fake_exchange.h"
 
+#include <wire/compress.h>
 #include <wire/digest.h>
 #include <wire/signature.h>
 
@@ -81,18 +82,18 @@ void fake_on_checkin(fake_server *server, fake_exchange *x)
         (void)strcpy(response.session, SESSION);
         fake_take_challenge(server, response.challenge);
         dunlin__offer *offer = &response.offers[response.offers_count++];
-        *offer = (dunlin__offer){.offer_id = OFFER,
-                                 .task = "sum",
-                                 .kind = server->is_evaluation ? DUNLIN_V1_KIND_EVALUATE
-                                                               : DUNLIN_V1_KIND_TRAIN,
-                                 .run_epoch = server->run_epoch,
-                                 .round = server->round,
-                                 .has_policy = true,
-                                 .policy = server->policy,
-                                 .deadline_ms = server->deadline_ms,
-                                 .download_bytes = sizeof server->values,
-                                 .upload_bytes = sizeof server->values,
-                                 .aggregation = DUNLIN_V1_AGGREGATION_PLAIN};
+        *offer = (dunlin__offer){
+            .offer_id = OFFER,
+            .task = "sum",
+            .kind = server->is_evaluation ? DUNLIN_V1_KIND_EVALUATE : DUNLIN_V1_KIND_TRAIN,
+            .run_epoch = server->run_epoch,
+            .round = server->round,
+            .has_policy = true,
+            .policy = server->policy,
+            .deadline_ms = server->deadline_ms,
+            .download_bytes = sizeof server->values,
+            .upload_bytes = server->upload_bytes > 0 ? server->upload_bytes : sizeof server->values,
+            .aggregation = DUNLIN_V1_AGGREGATION_PLAIN};
         if (server->required_feature != 0) {
             offer->required_features[offer->required_features_count++] = server->required_feature;
         }
@@ -248,7 +249,9 @@ void fake_on_put(fake_server *server, fake_exchange *x)
     if (x->body_bytes > sizeof server->put_manifest ||
         dunlin__manifest_check_all(&source, DUNLIN_MANIFEST_UPDATE, &summary, &error) !=
             DUNLIN_OK ||
-        summary.total_bytes != sizeof server->update || summary.n_tensors != FAKE_TENSORS) {
+        (server->plan.has_packing ? summary.total_bytes > sizeof server->packed
+                                  : summary.total_bytes != sizeof server->update) ||
+        summary.n_tensors != FAKE_TENSORS) {
         fake_complain(server, "put: a wrong manifest %s", error.text);
         return;
     }
@@ -257,6 +260,7 @@ void fake_on_put(fake_server *server, fake_exchange *x)
         fake_complain(server, "put: the update has changed");
     }
     memcpy(server->put_manifest, x->body, x->body_bytes);
+    server->update_bytes = summary.total_bytes;
     server->put_bytes = x->body_bytes;
     memcpy(server->put_sha256, summary.sha256, sizeof server->put_sha256);
     dunlin__put_response response = {.n_chunks = summary.n_chunks};
@@ -266,7 +270,7 @@ void fake_on_put(fake_server *server, fake_exchange *x)
     }
     response.missing.size = (pb_size_t)((summary.n_chunks + 7) / 8);
     for (uint32_t i = 0; i < summary.n_chunks; i++) {
-        uint64_t total = sizeof server->update;
+        uint64_t total = server->update_bytes;
         uint64_t length =
             total - i * CHUNK_BYTES < CHUNK_BYTES ? total - i * CHUNK_BYTES : CHUNK_BYTES;
         if (server->chunk_length[i] < length) {
@@ -307,17 +311,77 @@ void fake_on_chunk(fake_server *server, fake_exchange *x)
         fake_refuse(server, x, DUNLIN_V1_STATUS_CODE_WRONG_OFFSET);
         return;
     }
-    memcpy((uint8_t *)server->update + chunk.offset + range.offset, x->body, x->body_bytes);
+    uint8_t *bytes = server->plan.has_packing ? server->packed : (uint8_t *)server->update;
+    memcpy(bytes + chunk.offset + range.offset, x->body, x->body_bytes);
     *length += range.n_bytes;
     x->upload_offset = (int64_t)*length;
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     fake_require(server,
-                 dunlin__sha256_of((uint8_t *)server->update + chunk.offset, (size_t)chunk.n_bytes,
-                                   sha256, NULL),
+                 dunlin__sha256_of(bytes + chunk.offset, (size_t)chunk.n_bytes, sha256, NULL),
                  "hash");
     if (*length == chunk.n_bytes && memcmp(sha256, chunk.sha256, sizeof sha256) != 0) {
         fake_complain(server, "a chunk that does not match its hash");
     }
+}
+
+typedef struct packed_bytes {
+    const uint8_t *bytes;
+    uint64_t left;
+} packed_bytes;
+
+static dunlin_status read_packed(void *ctx, void *buffer, size_t n_bytes, dunlin_error *error)
+{
+    packed_bytes *from = ctx;
+    if (n_bytes > from->left) {
+        return dunlin__fail(error, DUNLIN_DATA, "fake", 0, "%zu bytes too many are read", n_bytes);
+    }
+    memcpy(buffer, from->bytes, n_bytes);
+    from->bytes += n_bytes;
+    from->left -= n_bytes;
+    return DUNLIN_OK;
+}
+
+/* The values that a packed update stands for take the place of its bytes. */
+static void unpack_update(fake_server *server)
+{
+    packed_bytes from = {.bytes = server->packed, .left = server->update_bytes};
+    const dunlin__unpack_source source = {.ctx = &from, .read_fn = read_packed};
+    dunlin__manifest_source manifest =
+        dunlin__manifest_source_memory(server->put_manifest, server->put_bytes);
+    dunlin__manifest_reader reader;
+    dunlin__manifest_record record;
+    dunlin__tensor_unpacker *unpacker = NULL;
+    dunlin_error error = {0};
+    size_t at = 0;
+    fake_require(server,
+                 dunlin__manifest_reader_begin(&reader, &manifest, DUNLIN_MANIFEST_UPDATE, NULL),
+                 "manifest");
+    fake_require(server, dunlin__manifest_reader_next(&reader, &record, NULL), "stream");
+    fake_require(server,
+                 dunlin__packing_compare(&server->plan.packing, &record.stream.packing, true, NULL),
+                 "packing");
+    fake_require(
+        server,
+        dunlin__tensor_unpacker_open(&server->plan.packing, &source, NULL, &unpacker, &error),
+        "unpacker");
+    for (int t = 0; t < FAKE_TENSORS; t++) {
+        const float *values = NULL;
+        size_t n = 0;
+        fake_require(server, dunlin__manifest_reader_next(&reader, &record, NULL), "tensor");
+        fake_require(server,
+                     dunlin__tensor_unpacker_tensor(unpacker, (uint32_t)t, record.tensor.rule,
+                                                    (uint64_t)fake_tensors[t].n,
+                                                    record.tensor.stored_bytes, &error),
+                     "packed tensor");
+        do {
+            fake_require(server, dunlin__tensor_unpacker_next(unpacker, &values, &n, &error),
+                         "packed values");
+            memcpy(server->update + at, values, n * sizeof(float));
+            at += n;
+        } while (n > 0);
+    }
+    server->packed_square = dunlin__tensor_unpacker_square(unpacker);
+    dunlin__tensor_unpacker_close(unpacker);
 }
 
 void fake_on_commit(fake_server *server, fake_exchange *x)
@@ -332,12 +396,16 @@ void fake_on_commit(fake_server *server, fake_exchange *x)
         have += server->chunk_length[i];
     }
     if (server->commit.kind == DUNLIN_V1_KIND_TRAIN &&
-        (have != sizeof server->update ||
+        (have != server->update_bytes ||
          memcmp(server->commit.manifest_sha256, server->put_sha256, DUNLIN_SHA256_BYTES) != 0)) {
         fake_complain(server, "a commit of what is not there");
     }
     if (server->is_committed) {
         fake_complain(server, "a second commit");
+    }
+    if (server->plan.has_packing && !server->is_committed &&
+        server->commit.kind == DUNLIN_V1_KIND_TRAIN) {
+        unpack_update(server);
     }
     server->is_committed = true;
     server->n_contributions += server->outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED ? 1 : 0;

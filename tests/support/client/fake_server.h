@@ -49,6 +49,7 @@ typedef struct fake_server {
     dunlin__window rejected;
     dunlin__policy policy;
     dunlin__training_plan plan;
+    uint64_t upload_bytes;       /* of the offer; 0: of the whole update in float32 */
     uint32_t required_feature;   /* of the offer and the assignment; 0: none */
     uint32_t assignment_feature; /* of the assignment alone */
     dunlin_v1_commit_outcome_t outcome;
@@ -87,8 +88,11 @@ typedef struct fake_server {
     dunlin__commit_request commit;
     dunlin__telemetry_request telemetry; /* the last batch */
     int n_telemetry_records;
-    float update[FAKE_VALUES]; /* as uploaded */
-    uint64_t object_bytes;     /* sent as objects */
+    float update[FAKE_VALUES];       /* as uploaded; of a packed one as decoded at the commit */
+    uint8_t packed[FAKE_VALUES * 5]; /* its bytes */
+    uint64_t update_bytes;           /* of it, as the manifest has it */
+    double packed_square;            /* of its decoded norm */
+    uint64_t object_bytes;           /* sent as objects */
     char complaint[200];
 
     /* Its own. */

@@ -221,6 +221,8 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
         }
         request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_CLIP_ORDERS;
+        request.capabilities.features[request.capabilities.features_count++] =
+            DUNLIN_V1_FEATURE_ENCODING_PACKED;
     }
     if (device->knows_end) {
         request.capabilities.features[request.capabilities.features_count++] =

@@ -199,7 +199,7 @@ uint32_t test_commit(test_device *device, uint64_t n_examples, const char *key,
                      dunlin__commit_response *out_answer)
 {
     dunlin__commit_request request = {.kind = DUNLIN_V1_KIND_TRAIN,
-                                      .encoding = DUNLIN_V1_ENCODING_F32,
+                                      .encoding = device->assignment.plan.update_encoding,
                                       .n_examples = n_examples,
                                       .n_steps = 3,
                                       .metrics_count = 1};

@@ -317,9 +317,11 @@ Test(proto_messages, limits_of_what_a_plan_orders_are_told_by_name)
                 "plan.parameters.groups[0].roles has a bit of no role");
     SPOIL_ORDER(m->plan.parameters.groups[0].roles = 256,
                 "plan.parameters.groups[0].roles has a bit of no role");
-    SPOIL_ORDER(m->plan.clips_layers = true; m->plan.clip_norm = 1.0f,
+    SPOIL_ORDER(m->plan.clips_layers = true;
+                m->plan.clip_norm = 1.0f,
                 "clips_layers or reports_clip is given, but required_features has no 20");
     SPOIL_ORDER(m->plan.reports_clip = true; m->plan.clip_norm = 0.0f;
+                m->plan.noise_multiplier = 0.0f;
                 m->required_features[m->required_features_count++] = DUNLIN_V1_FEATURE_CLIP_ORDERS,
                 "clips_layers or reports_clip is given without a clip_norm");
     SPOIL_ORDER(m->plan.schedule.kind = 5, "plan.schedule.kind is 5");

@@ -124,7 +124,7 @@ WORLD_TEST(floor, what_keeps_to_it_is_trained)
     w.server.plan.clip_norm = 0.25F;
     (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
     double square = 0.0;
-    for (int64_t i = 0; i < FAKE_VALUES; i++) {
+    for (int64_t i = 0; i < FAKE_VALUES - 3; i++) { /* the last are a statistic */
         square += (double)w.server.update[i] * (double)w.server.update[i];
     }
     cr_expect_float_eq(sqrt(square), 0.25, 1e-4);

@@ -53,6 +53,7 @@ Test(task, reads_every_key)
     cr_assert_eq(dunlin__server_task_n_select(&task), 13);
 }
 
+#define COMPRESS(keys) START ", \"model\": \"m\", \"compress\": {" keys "}}"
 #define START "{\"population\": \"p\", \"task\": \"t\", \"rounds\": 1, \"cohort\": 2"
 
 #define STRATEGY(name, keys) START ", \"model\": \"m\", \"strategy\": \"" name "\"" keys "}"
@@ -83,6 +84,19 @@ Test(task, refuses_by_name)
          "algorithm scaffold does not go with rollback: the variates of devices"},
         {START ", \"model\": \"m\", \"weight_cap\": 0}", "weight_cap"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_norm\": 1e-60}}", "plan.clip_norm"},
+        {COMPRESS("\"up\": \"int9\""), "compress.up: \"int9\" is none of f32, f16"},
+        {COMPRESS("\"up\": \"int4+int8\""), "\"int8\" is a second kind of numbers"},
+        {COMPRESS("\"up\": \"int4+\""), "has an empty word"},
+        {COMPRESS("\"up\": \"bit\""), "SIGN of all elements needs is_rotated"},
+        {COMPRESS("\"up\": \"rotate\""), "ENCODING_F32 is that"},
+        {COMPRESS("\"up\": \"topk:2+int4\""), "wants the part that is sent"},
+        {COMPRESS("\"up\": \"topk:0.1+randk:0.1\""), "is a second choice of entries"},
+        {COMPRESS("\"up\": \"topk:0.1+int4+rotate\""), "is_rotated"},
+        {COMPRESS("\"up\": \"f16+entropy\""), "is_entropy_coded"},
+        {COMPRESS("\"down\": \"int8\""), "unknown key compress.down"},
+        {COMPRESS("\"feedback\": 3"), "compress.up must be a text"},
+        {COMPRESS("\"up\": \"int8\", \"feedback\": 3"),
+         "compress.feedback goes with topk or randk"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_layers\": true}}",
          "plan.clip_layers goes with plan.clip_norm"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_quantile\": 0.5}}",
