@@ -165,6 +165,22 @@ static const arg args[] = {
      AT(has_random_crop)},
     {"--flip", ARG_FLAG, AT(is_flip), NULL, "training: half of the images mirrored", 0, 0, 0},
     {"--augment", ARG_TEXT, AT(augment), AUGMENT_VALUE, AUGMENT_HELP, 0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "what goes up", 0, 0, 0},
+    {"--compress", ARG_TEXT, AT(compress), "up:WORDS",
+     "updates in fewer bytes: f16, bf16, int2 to int8, bit; topk:F or randk:F; rotate, entropy, "
+     "joined by + (up:f32)",
+     0, 0, 0},
+    {"--feedback", ARG_I64, AT(feedback), "N",
+     "with topk or randk: what was left out goes with a device's next update within N rounds (no)",
+     1, 100000, 0},
+    {"--update-clip", ARG_F64, AT(update_clip), "F",
+     "largest norm of an update: the averaged tensors' difference from the base (any)", 1e-30, 1e6,
+     0},
+    {"--update-clip-quantile", ARG_F64, AT(clip_quantile), "Q",
+     "moves that bound from round to round, so that this part of the updates is within it", 0.01,
+     0.99, 0},
+    {"--update-clip-layers", ARG_FLAG, AT(is_clip_layers), NULL,
+     "each averaged tensor has the same part of the bound", 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
@@ -335,9 +351,9 @@ static int check_server(const fleet_flags *flags)
 
 static int check(fleet_flags *flags)
 {
-    int (*const checks[])(fleet_flags *) = {check_partition,  check_algorithm,
-                                            check_batch,      check_retry,
-                                            check_validation, fleet_check_strategy};
+    int (*const checks[])(fleet_flags *) = {
+        check_partition,  check_algorithm,      check_batch,         check_retry,
+        check_validation, fleet_check_strategy, fleet_check_compress};
     int status = check_server(flags);
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);

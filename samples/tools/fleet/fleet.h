@@ -89,7 +89,11 @@ typedef struct fleet_flags {
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
     int64_t warmup_steps, period_steps, padding, ignore_label;
     bool has_gamma, has_random_crop, has_ignore_label, is_flip;
-    const char *augment; /* NULL: not given */
+    const char *augment;  /* NULL: not given */
+    const char *compress; /* of the updates, as the next; compress.c. NULL: not given */
+    int64_t feedback;     /* rounds; 0: none */
+    double update_clip, clip_quantile; /* 0: none */
+    bool is_clip_layers;
     augment_choice changes;
     /* Derived. */
     const char *strategy_name; /* without the number after it */
@@ -118,6 +122,11 @@ json_t *fleet_orders_json(const fleet_flags *flags);
  * without --strategy. */
 int fleet_check_strategy(fleet_flags *flags);
 void fleet_strategy_json(const fleet_flags *flags, json_t *task);
+
+/* compress.c: what updates weigh, and how long they may be; the keys that become of it in the task
+ * file and its plan. */
+int fleet_check_compress(fleet_flags *flags);
+void fleet_compress_json(const fleet_flags *flags, json_t *task, json_t *plan);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

@@ -39,6 +39,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     }
     json_decref(orders);
     fleet_strategy_json(flags, setup);
+    fleet_compress_json(flags, setup, setup);
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(

@@ -114,6 +114,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     /* The devices are the fleet's own: none counts for more examples than there are. */
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
     fleet_strategy_json(flags, task);
+    fleet_compress_json(flags, task, plan);
     add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));
