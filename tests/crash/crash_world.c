@@ -27,7 +27,11 @@
     "\"channels\": 1, \"classes\": 10, \"rounds\": 100000, \"cohort\": 1, "                        \
     "\"deadline_s\": 100000, \"seed\": 1, "                                                        \
     "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9, \"evaluate\": "     \
-    "true}}"
+    "true%s}%s}"
+/* With CRASH_PACKED in the environment: few entries of a clipped update go up, rounded, and the
+ * rest with the next one. */
+#define PACKED_PLAN ", \"clip_norm\": 0.5, \"clip_quantile\": 0.5"
+#define PACKED ", \"compress\": {\"up\": \"topk:0.02+int4\", \"feedback\": 1000}"
 
 static int64_t now_us(void)
 {
@@ -203,6 +207,7 @@ static void copy_file(const crash_world *world, const char *name)
 
 void crash_world_begin(crash_world *world)
 {
+    const bool is_packed = getenv("CRASH_PACKED") != NULL;
     char task[192];
     memset(world, 0, sizeof *world);
     (void)strncpy(world->folder, "/tmp/dunlin-crash-XXXXXX", sizeof world->folder - 1);
@@ -216,7 +221,9 @@ void crash_world_begin(crash_world *world)
     (void)mkdir(world->device, 0700);
     file_of(world, "task.json", task);
     FILE *file = fopen(task, "w");
-    if (file == NULL || fputs(TASK, file) < 0 || fclose(file) != 0) {
+    if (file == NULL ||
+        fprintf(file, TASK, is_packed ? PACKED_PLAN : "", is_packed ? PACKED : "") < 0 ||
+        fclose(file) != 0) {
         (void)crash_world_complain(world, "the task cannot be written", errno);
         return;
     }

@@ -196,6 +196,42 @@ Test(crash, a_device_with_an_example_store)
     cr_assert_eq(unsetenv("CRASH_EXAMPLES"), 0);
 }
 
+/* Updates that are clipped, packed and fed back: what a round leaves for the next one is neither
+ * lost nor added twice, and nothing is drawn anew, or the models would differ. */
+Test(crash, a_device_that_packs_with_feedback)
+{
+    cr_assert_eq(setenv("CRASH_PACKED", "1", 1), 0);
+    begin();
+    long n_all = device_operations();
+    int n_before = world.n_ends;
+    long n = n_points(12, n_all);
+    for (long i = 0; i < n; i++) {
+        crash_plan plan = {.at = point(i, n, n_all), .how = CRASH_KILL};
+        expect_round("killed", &plan, NULL);
+    }
+    cr_expect_geq(world.n_ends - n_before, n * 9 / 10);
+    print_series("device that packs killed", n, world.n_ends - n_before);
+    n_before = world.n_ends;
+    n = n_points(2, n_all);
+    for (int how = CRASH_DROP; how <= CRASH_TEAR; how++) {
+        for (long i = 0; i < n; i++) {
+            crash_plan plan = {
+                .at = point(i, n, n_all), .how = how, .seed = (uint64_t)(i * 4 + how)};
+            expect_round("power lost", &plan, NULL);
+        }
+    }
+    print_series("the same, cut from power", 4 * n, world.n_ends - n_before);
+    n = n_points(3, n_all);
+    n_before = world.n_ends;
+    for (long i = 0; i < n; i++) {
+        crash_plan plan = {.at = point(i, n, n_all), .how = CRASH_KILL};
+        expect_round("the server killed", NULL, &plan);
+    }
+    print_series("its server killed", n, world.n_ends - n_before);
+    end();
+    cr_assert_eq(unsetenv("CRASH_PACKED"), 0);
+}
+
 Test(crash, the_server_killed_at_its_operations)
 {
     begin();
