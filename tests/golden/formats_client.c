@@ -19,6 +19,8 @@ void formats_journal(dunlin__journal *out_journal)
                           .n_refusals = 5,
                           .refused_phase = DUNLIN_PHASE_LEARN,
                           .seen_epoch = 14,
+                          .kept_round = 31,
+                          .within_clip = 2,
                           .seen_round = 15,
                           .contributed_wall_ms = 16,
                           .contributed_round = 17,

@@ -53,7 +53,7 @@ static void make_journal(const char *folder)
     memset(&journal, 0, sizeof journal);
     MUST(dunlin__store_save(store, "idle", &journal, &error));
     dunlin__store_close(store);
-    MUST_HOLD(rename(from, formats_path(folder, "journal_5.db", to)) == 0, "%s", to);
+    MUST_HOLD(rename(from, formats_path(folder, "journal_6.db", to)) == 0, "%s", to);
 }
 
 static void make_metrics(const char *folder)
