@@ -38,8 +38,8 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
     int8_t best[RUN];
     uint8_t index[RUN];
     bool is_first = true;
-    memset(best, 0, sizeof best);
-    memset(index, 0, sizeof index);
+    memset(best, 0, (size_t)pixel->n);
+    memset(index, 0, (size_t)pixel->n);
     for (int64_t i = window->first_h; i < window->end_h; i++) {
         for (int64_t j = window->first_w; j < window->end_w; j++) {
             const int8_t *x = tap_at(pixel, i, j);
@@ -71,7 +71,8 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
 static void average_pixel(const int_pool_pixel *pixel, int_count *count)
 {
     const pool_window *window = &pixel->window;
-    int32_t sums[RUN] = {0};
+    int32_t sums[RUN];
+    memset(sums, 0, (size_t)pixel->n * sizeof *sums);
     for (int64_t i = window->first_h; i < window->end_h; i++) {
         for (int64_t j = window->first_w; j < window->end_w; j++) {
             const int8_t *x = tap_at(pixel, i, j);

@@ -6,6 +6,8 @@
 #include "kernels/pool/window.h"
 #include "rounding.h"
 
+#include <string.h>
+
 #define RUN 256 /* channels at once */
 
 typedef struct int_pool_grad_job {
@@ -122,7 +124,8 @@ static void pool_grad_task(void *ctx, size_t task)
     for (int64_t ix = 0; ix < shape->in_w; ix++) {
         for (int64_t c = 0; c < shape->channels; c += RUN) {
             const int64_t n = min_i64(RUN, shape->channels - c);
-            int64_t sums[RUN] = {0};
+            int64_t sums[RUN];
+            memset(sums, 0, (size_t)n * sizeof *sums); /* not all: few channels are the rule here */
             gather(call, sample, iy, ix, c, n, sums);
             store(call, sums, n,
                   call->dx + ((int64_t)task * shape->in_w + ix) * shape->channels + c, &count);
