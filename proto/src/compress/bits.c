@@ -110,7 +110,7 @@ static inline unsigned take_bit(const uint8_t *bytes, uint64_t n_bits, uint64_t 
         *is_over = true;
         return 0;
     }
-    unsigned bit = bytes[*at / 8] >> (*at % 8) & 1u;
+    const unsigned bit = ((unsigned)bytes[*at / 8] >> (*at % 8)) & 1U;
     *at += 1;
     return bit;
 }
