@@ -12,7 +12,8 @@
 void dunlin__stage_keys(const dunlin__packing *packing, dunlin__draws *out_rotation,
                         dunlin__sampler *out_sampler)
 {
-    static const char tag[DUNLIN_PACK_SEED_BYTES + 1] = "dunlin.v1.packed";
+    static const uint8_t tag[DUNLIN_PACK_SEED_BYTES] = {'d', 'u', 'n', 'l', 'i', 'n', '.', 'v',
+                                                        '1', '.', 'p', 'a', 'c', 'k', 'e', 'd'};
     uint8_t seed[2 * DUNLIN_PACK_SEED_BYTES] = {0};
     memcpy(seed, packing->seed.bytes, DUNLIN_PACK_SEED_BYTES);
     memcpy(seed + DUNLIN_PACK_SEED_BYTES, tag, DUNLIN_PACK_SEED_BYTES);

@@ -72,7 +72,7 @@ dunlin_status dunlin__tensor_unpacker_fail(const dunlin__tensor_unpacker *unpack
 dunlin_status dunlin__tensor_unpacker_numbers(dunlin__tensor_unpacker *unpacker, size_t n,
                                               float *out_values, dunlin_error *error)
 {
-    uint8_t head[8];
+    uint8_t head[8] = {0};
     dunlin__quantise_scale scale;
     const dunlin__packing *packing = &unpacker->packing;
     DUNLIN_TRY(dunlin__tensor_unpacker_read(unpacker, head, dunlin__quantise_head(packing), error));
@@ -153,7 +153,7 @@ static dunlin_status check_unpacker(const dunlin__tensor_unpacker *unpacker, boo
 
 static dunlin_status read_gain(dunlin__tensor_unpacker *unpacker, dunlin_error *error)
 {
-    uint8_t head[4];
+    uint8_t head[4] = {0};
     DUNLIN_TRY(dunlin__tensor_unpacker_read(unpacker, head, sizeof(head), error));
     unpacker->gain = dunlin__float_of(dunlin__take_u32(head));
     if (!(unpacker->gain > 0.0f && unpacker->gain <= 1.0f)) {

@@ -194,16 +194,22 @@ typedef struct measure_case {
     const torch_host *host;
 } measure_case;
 
+/* What one row was measured under. */
+typedef struct measure_setting {
+    uint64_t bytes;
+    dunlin_policy policy;
+} measure_setting;
+
 static void add_row(study *at, const study_subject *subject, const measure_case *what,
-                    uint64_t bytes, dunlin_policy policy, const study_steps *steps,
+                    measure_setting setting, const study_steps *steps,
                     const measure_forward *forward, const torch_figures *torch)
 {
     json_t *row = json_object();
     row_set_text(row, "model", study_model_name(subject->name));
     row_set_int(row, "image", subject->image);
-    row_set_int(row, "budget_bytes", (int64_t)bytes);
+    row_set_int(row, "budget_bytes", (int64_t)setting.bytes);
     row_set_int(row, "batch", what->batch);
-    row_set_text(row, "policy", policy_name(policy));
+    row_set_text(row, "policy", policy_name(setting.policy));
     row_set_int(row, "fits", steps->is_fitting ? 1 : 0);
     row_set_int(
         row, "needed_bytes",
@@ -215,7 +221,7 @@ static void add_row(study *at, const study_subject *subject, const measure_case 
         study_set_times(row, steps);
     }
     set_forward(row, forward, steps);
-    set_torch(row, what->host, torch, bytes);
+    set_torch(row, what->host, torch, setting.bytes);
     study_add_row(at, row);
 }
 
@@ -262,7 +268,8 @@ static void do_job(study *at, const measure_case *what)
             is_good =
                 study_take_steps(at, subject, &options, data, study_flags_of(at)->steps, &steps);
             if (is_good) {
-                add_row(at, subject, what, bytes, what->policies[p], &steps, &forward, &torch);
+                const measure_setting setting = {bytes, what->policies[p]};
+                add_row(at, subject, what, setting, &steps, &forward, &torch);
             }
         }
     }

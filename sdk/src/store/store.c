@@ -64,8 +64,8 @@ static const char *const MIGRATIONS[DUNLIN_STORE_SCHEMA] = {
     "ALTER TABLE clients ADD COLUMN failing_boot_id TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE clients ADD COLUMN n_refusals INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE clients ADD COLUMN refused_phase INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE clients ADD COLUMN kept_round INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE clients ADD COLUMN within_clip INTEGER NOT NULL DEFAULT 0;"};
+    ("ALTER TABLE clients ADD COLUMN kept_round INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE clients ADD COLUMN within_clip INTEGER NOT NULL DEFAULT 0;")};
 
 #define COLUMNS                                                                                    \
     "name, device_id, private_key, challenge, counter, wait_wall_ms, wait_boot_ms, wait_boot_id,"  \

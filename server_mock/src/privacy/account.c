@@ -109,15 +109,20 @@ typedef struct noise_range {
     double at_high;
 } noise_range;
 
+/* Where a search begins, and in what steps. */
+typedef struct noise_search {
+    double start, factor;
+} noise_search;
+
 /* From `start` in steps of a factor. LIMIT: the most noise is not enough. */
-static dunlin_status find_range(const dunlin__privacy_question *question, double start,
-                                double factor, const dunlin_alloc *alloc,
+static dunlin_status find_range(const dunlin__privacy_question *question,
+                                const noise_search *search, const dunlin_alloc *alloc,
                                 dunlin__privacy_answer *answer, noise_range *out_range,
                                 dunlin_error *error)
 {
     *out_range = (noise_range){0};
-    DUNLIN_TRY(epsilon_at(question, start, false, alloc, answer, error));
-    double noise = start;
+    DUNLIN_TRY(epsilon_at(question, search->start, false, alloc, answer, error));
+    double noise = search->start;
     while (answer->epsilon > question->epsilon) {
         if (noise >= DUNLIN_NOISE_MOST) {
             return dunlin__fail(error, DUNLIN_LIMIT, "privacy", 0,
@@ -126,13 +131,13 @@ static dunlin_status find_range(const dunlin__privacy_question *question, double
         }
         out_range->low = noise;
         out_range->at_low = answer->epsilon;
-        noise = fmin(noise * factor, DUNLIN_NOISE_MOST);
+        noise = fmin(noise * search->factor, DUNLIN_NOISE_MOST);
         DUNLIN_TRY(epsilon_at(question, noise, false, alloc, answer, error));
     }
     out_range->high = noise;
     out_range->at_high = answer->epsilon;
     while (!(out_range->low > 0) && out_range->high > DUNLIN_NOISE_LEAST) {
-        noise = fmax(out_range->high / factor, DUNLIN_NOISE_LEAST);
+        noise = fmax(out_range->high / search->factor, DUNLIN_NOISE_LEAST);
         DUNLIN_TRY(epsilon_at(question, noise, false, alloc, answer, error));
         const bool is_enough = answer->epsilon <= question->epsilon;
         *(is_enough ? &out_range->high : &out_range->low) = noise;
@@ -143,13 +148,12 @@ static dunlin_status find_range(const dunlin__privacy_question *question, double
 
 /* Between noise that is too little and noise that is enough, in turns where a power of the noise
  * through both would give the epsilon, and in the middle. */
-static dunlin_status calibrate(const dunlin__privacy_question *question, double start,
-                               double factor, const dunlin_alloc *alloc,
-                               dunlin__privacy_answer *answer, double *out_noise,
-                               double *out_epsilon, dunlin_error *error)
+static dunlin_status calibrate(const dunlin__privacy_question *question, const noise_search *search,
+                               const dunlin_alloc *alloc, dunlin__privacy_answer *answer,
+                               double *out_noise, double *out_epsilon, dunlin_error *error)
 {
     noise_range range;
-    DUNLIN_TRY(find_range(question, start, factor, alloc, answer, &range, error));
+    DUNLIN_TRY(find_range(question, search, alloc, answer, &range, error));
     for (int i = 0; range.low > 0 && range.high - range.low > 1e-5 * range.high; i++) {
         if (range.at_high > question->epsilon * (1 - 1e-6)) {
             break;
@@ -177,19 +181,17 @@ static dunlin_status least_noise(const dunlin__privacy_question *question,
                                  double *out_noise, double *out_epsilon, dunlin_error *error)
 {
     const dunlin__accountant accountant = answer->accountant;
-    double start = 1;
-    double factor = 4;
+    noise_search search = {.start = 1, .factor = 4};
     if (accountant == DUNLIN_ACCOUNTANT_PLD && question->sampling == DUNLIN_SAMPLING_POISSON) {
         dunlin_error out_of_reach = {0};
         answer->accountant = DUNLIN_ACCOUNTANT_RDP;
-        if (calibrate(question, start, factor, alloc, answer, out_noise, out_epsilon,
-                      &out_of_reach) == DUNLIN_OK) {
-            start = *out_noise;
-            factor = 1.2;
+        if (calibrate(question, &search, alloc, answer, out_noise, out_epsilon, &out_of_reach) ==
+            DUNLIN_OK) {
+            search = (noise_search){.start = *out_noise, .factor = 1.2};
         }
         answer->accountant = accountant;
     }
-    return calibrate(question, start, factor, alloc, answer, out_noise, out_epsilon, error);
+    return calibrate(question, &search, alloc, answer, out_noise, out_epsilon, error);
 }
 
 dunlin_status dunlin__privacy_account(const dunlin__privacy_question *question,

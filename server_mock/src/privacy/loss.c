@@ -131,8 +131,8 @@ static void split(const dunlin__loss_round *round, double y, double end, size_t 
     const double point = (double)(loss->first + (int64_t)i) * loss->interval;
     const double n_panels = ceil((end - y) / widest(round));
     const double half = (end - y) / n_panels / 2;
-    for (double panel = 0; panel < n_panels; panel++) {
-        const double middle = y + (2 * panel + 1) * half;
+    for (int64_t panel = 0; (double)panel < n_panels; panel++) {
+        const double middle = y + (2 * (double)panel + 1) * half;
         for (int k = 0; k < N_NODES; k++) {
             const double at = middle + nodes[k] * half;
             const double mass = density(round, at) * weights[k] * half;
@@ -174,8 +174,8 @@ static double excess(const dunlin__loss_round *round, double y, double end, doub
     const double half = (end - y) / n_panels / 2;
     double sum = 0;
     *out_mass = 0;
-    for (double panel = 0; panel < n_panels; panel++) {
-        const double middle = y + (2 * panel + 1) * half;
+    for (int64_t panel = 0; (double)panel < n_panels; panel++) {
+        const double middle = y + (2 * (double)panel + 1) * half;
         for (int k = 0; k < N_NODES; k++) {
             const double at = middle + nodes[k] * half;
             const double mass = density(round, at) * weights[k] * half;

@@ -236,12 +236,14 @@ static double solve_upper(const composition *all, const composed *sum)
 static double solve_lower(const composition *all, const composed *sum, double above)
 {
     double high = above;
-    for (double step = DUNLIN_PLD_WIDTH / 8; step < above; step *= 1.25) {
+    double step = DUNLIN_PLD_WIDTH / 8;
+    while (step < above) {
         const double low = above - step;
         if (delta_at(all, sum, low) > all->delta) {
             return bisect(all, sum, low, high);
         }
         high = low;
+        step *= 1.25;
     }
     return 0;
 }
@@ -337,7 +339,8 @@ dunlin_status dunlin__pld_epsilon(const dunlin__pld_rounds *kinds, size_t n, dou
     interval = (all.tilt.high - all.tilt.low) / BEGIN;
     losses_free(&all);
     interval = fmax(interval, least);
-    for (double before = HUGE_VAL;; interval /= 4) {
+    double before = HUGE_VAL;
+    while (true) {
         double upper = 0;
         DUNLIN_TRY(bound_both(&all, interval, true, &n_points, &upper, error));
         out_epsilon->upper = upper;
@@ -351,5 +354,6 @@ dunlin_status dunlin__pld_epsilon(const dunlin__pld_rounds *kinds, size_t n, dou
         if (is_near || interval / 4 < least || n_points * 4 > ldexp(1, MOST_LOG2)) {
             return DUNLIN_OK;
         }
+        interval /= 4;
     }
 }

@@ -41,7 +41,8 @@ double dunlin__rdp_fixed(double noise, double share, double order)
     double log_choose = 0; /* of a over j */
     double largest = -HUGE_VAL;
     double sum = 0; /* of the terms, in units of e^largest */
-    for (double j = 1; j <= a; j++) {
+    for (int64_t k = 1; (double)k <= a; k++) {
+        const double j = (double)k;
         log_choose += log((a - j + 1) / j);
         if (j < 2) {
             continue;

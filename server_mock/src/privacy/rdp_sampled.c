@@ -79,8 +79,8 @@ double dunlin__rdp_sampled(double noise, double rate, double order)
     const double n = ceil((order + 2 * REACH * noise) / h);
     const double log_weight = log(h) - log(noise) - log(2 * PI) / 2;
     log_sum all = {.largest = -HUGE_VAL};
-    for (double k = 0; k <= n; k++) {
-        const double z = first + k * h;
+    for (int64_t k = 0; (double)k <= n; k++) {
+        const double z = first + (double)k * h;
         log_sum_add(&all, log_excess((2 * z - 1) / (2 * variance), rate, order) -
                               z * z / (2 * variance) + log_weight);
     }
@@ -93,8 +93,8 @@ static double theta(double variance, double at)
     const double reach = ceil(sqrt(variance) * 40) + 1;
     const double middle = floor(at);
     double sum = 0;
-    for (double k = reach; k >= -reach; k--) {
-        const double away = middle + k - at;
+    for (int64_t k = (int64_t)reach; k >= -(int64_t)reach; k--) {
+        const double away = middle + (double)k - at;
         sum += exp(-away * away / (2 * variance));
     }
     return sum;
@@ -121,7 +121,8 @@ double dunlin__rdp_discrete_sampled(double variance, uint64_t shift, double rate
     const double last = ceil(order * moved + REACH * sigma);
     log_sum more = {.largest = -HUGE_VAL}; /* the neighbour's device is drawn by the numerator */
     log_sum less = {.largest = -HUGE_VAL};
-    for (double x = first; x <= last; x++) {
+    for (int64_t i = 0; first + (double)i <= last; i++) {
+        const double x = first + (double)i;
         const double log_ratio = (2 * x * moved - moved * moved) / (2 * variance);
         const double log_mass = -x * x / (2 * variance) - log_total;
         log_sum_add(&more, log_excess(log_ratio, rate, order) + log_mass);

@@ -97,7 +97,6 @@ static double best_power(const dunlin__loss_sum *sum, double log_delta)
 dunlin__tilt dunlin__tilt_find(const dunlin__loss_sum *sum, double delta)
 {
     dunlin__tilt tilt = {.power = best_power(sum, log(delta)), .outside = 2 * exp(LOG_OUTSIDE)};
-    double mean = 0;
     double variance = 0;
     for (size_t k = 0; k < sum->n; k++) {
         double one_mean = 0;
@@ -105,7 +104,6 @@ dunlin__tilt dunlin__tilt_find(const dunlin__loss_sum *sum, double delta)
         const double times = (double)sum->times[k];
         tilt.log_moment +=
             times * dunlin__loss_moment(&sum->losses[k], tilt.power, &one_mean, &one_variance);
-        mean += times * one_mean;
         variance += times * one_variance;
     }
     /* Chernoff's bound at some distances; the best is kept. */

@@ -5,6 +5,8 @@
  */
 #include "tree.h"
 
+#include <assert.h>
+
 static uint64_t at_most(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -23,6 +25,7 @@ uint64_t dunlin__tree_sensitivity(uint64_t n_rounds, uint64_t separation, uint64
     for (uint64_t width = 1; width <= n_rounds; width *= 2) {
         const uint64_t n_nodes = n_rounds / width;
         const uint64_t in_one = at_most(fitting(width, separation), bound);
+        assert(in_one > 0);
         const uint64_t in_all =
             at_most(at_most(fitting(n_nodes * width, separation), bound), n_nodes * in_one);
         /* Squares add up to most where as many nodes as can be are full. */

@@ -207,8 +207,8 @@ Test(privacy_ask, what_cannot_be_read_is_named)
                                         "accountant=best",
                                         "kind=laplace",
                                         "=",
-                                        "noise=1111111111111111111111111111111111111111111111111111"
-                                        "1111111111111111111111111"};
+                                        ("noise=11111111111111111111111111111111111111111111111111"
+                                         "111111111111111111111111111")};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         refuse(wrong[i], DUNLIN_ARGUMENT, "' is no part of a question of privacy");
     }

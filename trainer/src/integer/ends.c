@@ -9,6 +9,7 @@
 
 #include <mem/support.h>
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -182,6 +183,7 @@ static void fill_errors(const int8_t *logits, int32_t n_classes, int32_t exponen
     for (int32_t c = 0; c < n_classes; c++) {
         sum += weight_of(logits[c], exponent, top);
     }
+    assert(sum > 0); /* the largest logit's is */
     for (int32_t c = 0; c < n_classes; c++) {
         const int64_t share = weight_of(logits[c], exponent, top) * (INT64_C(1) << LOSS_BITS) / sum;
         given += share;

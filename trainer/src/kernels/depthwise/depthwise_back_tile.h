@@ -168,10 +168,17 @@ ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back
 }
 
 /* Row r of the tile at column `at`. */
+typedef struct back_place {
+    int64_t r, at;
+    bool is_inside, is_odd;
+} back_place;
+
 ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state *state,
-                            const back_active *active, int64_t r, int64_t at, bool is_inside,
-                            bool is_odd)
+                            const back_active *active, back_place place)
 {
+    const int64_t r = place.r;
+    const int64_t at = place.at;
+    const bool is_inside = place.is_inside;
     const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
     if (form.has_x) {
         back_ask(&state->x_prefetches, r, at / BACK_PIXELS);
@@ -197,7 +204,7 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
         back_taps(state, 2, 1, line + r * pitch, x, dx);
         back_taps(state, 1, 1, line + (r + 1) * pitch, x, dx);
         back_taps(state, 0, 1, line + (r + 2) * pitch, x, dx);
-    } else if (is_odd) {
+    } else if (place.is_odd) {
         back_taps(state, 1, 2, line + (r + 2) / 2 * pitch, x, dx);
     } else {
         back_taps(state, 2, 2, line + (r + chunk->parity) / 2 * pitch, x, dx);
@@ -281,9 +288,9 @@ ALWAYS_INLINE void back_column(const back_chunk *chunk, back_form form, back_sta
     }
     for (int64_t r = 0; r < chunk->n_rows; r++) {
         if (form.stride == 2 && (r + chunk->parity) % 2 == 1) {
-            back_row(chunk, form, state, &active, r, at, is_inside, true);
+            back_row(chunk, form, state, &active, (back_place){r, at, is_inside, true});
         } else {
-            back_row(chunk, form, state, &active, r, at, is_inside, false);
+            back_row(chunk, form, state, &active, (back_place){r, at, is_inside, false});
         }
     }
     UNROLL
