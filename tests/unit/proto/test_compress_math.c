@@ -132,6 +132,16 @@ static double short_step(double value, int n_bits, int least_exponent)
     return ldexp(1.0, exponent - n_bits);
 }
 
+static double largest_of(const float *values, size_t n)
+{
+    float most = 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        const float size = fabsf(values[i]);
+        most = size > most ? size : most;
+    }
+    return (double)most;
+}
+
 Test(compress_math, rounding_has_its_mean_and_its_variance)
 {
     uint64_t state = test_seed(52);
@@ -146,10 +156,7 @@ Test(compress_math, rounding_has_its_mean_and_its_variance)
     for (uint32_t bits = 2; bits <= 8; bits++) {
         const dunlin__packing packing = {
             .version = 1, .values = DUNLIN_V1_VALUES_LEVELS, .bits = bits, .block_values = 512};
-        double most = 0.0;
-        for (size_t i = 0; i < n; i++) {
-            most = fmax(most, fabs((double)model.values[i]));
-        }
+        const double most = largest_of(model.values, n);
         for (size_t i = 0; i < n; i++) {
             steps[i] = most / (double)((1u << (bits - 1)) - 1u);
             variances[i] = two_point_variance((double)model.values[i], steps[i]);
