@@ -175,17 +175,9 @@ static void look_prefetch(backward_worker *worker, const strip_unit *unit, int64
 static bool direct_is_for(const dunlin_fused_call *call)
 {
     const dunlin_epilogue *epilogue = &call->dx;
-    const bool is_one = call->dw != NULL && call->x.fn == epilogue->mask_fn &&
-                        call->x.x == epilogue->mask && call->x.pitch == epilogue->mask_pitch &&
-                        call->x.scale == epilogue->mask_scale &&
-                        call->x.shift == epilogue->mask_shift;
-    const bool is_clip =
-        epilogue->mask_fn == DUNLIN_VIEW_CLIP &&
-        (call->dw == NULL || call->x.scale == NULL || call->x.fn == DUNLIN_VIEW_CLIP);
-    return (is_one || is_clip) && call->shape->in_c % VEC == 0 && epilogue->out != NULL &&
-           epilogue->addend == NULL && epilogue->factor == NULL && epilogue->mask != NULL &&
-           epilogue->mask_scale != NULL && epilogue->n_stats == 1 &&
-           epilogue->stats[0].raw == epilogue->mask &&
+    return call->shape->in_c % VEC == 0 && epilogue->out != NULL && epilogue->addend == NULL &&
+           epilogue->factor == NULL && epilogue->mask != NULL && epilogue->mask_scale != NULL &&
+           epilogue->n_stats == 1 && epilogue->stats[0].raw == epilogue->mask &&
            epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
 }
 
@@ -202,13 +194,17 @@ static void point_direct(backward_worker *worker, const strip_unit *unit, int64_
                                 .mask_scale = epilogue->mask_scale + channel,
                                 .mask_shift = epilogue->mask_shift + channel,
                                 .about = epilogue->stats[0].about + channel,
-                                .is_active = epilogue->mask_fn != DUNLIN_VIEW_CLIP,
+                                .mask_fn = epilogue->mask_fn,
                                 .low = epilogue->low,
                                 .high = epilogue->high,
                                 .out = epilogue->out + pixel * epilogue->pitch + channel,
                                 .out_pitch = epilogue->pitch};
     if (call->dw != NULL) {
         direct->x = call->x;
+        direct->is_one = call->x.fn == epilogue->mask_fn && call->x.x == epilogue->mask &&
+                         call->x.pitch == epilogue->mask_pitch &&
+                         call->x.scale == epilogue->mask_scale &&
+                         call->x.shift == epilogue->mask_shift;
     }
     direct->x.x += pixel * direct->x.pitch + channel;
     if (direct->x.scale == NULL) {

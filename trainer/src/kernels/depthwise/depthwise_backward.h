@@ -43,7 +43,8 @@ typedef struct backward_direct {
     const float *mask;
     int64_t mask_pitch;
     const float *mask_scale, *mask_shift, *about;
-    bool is_active; /* the function of x is no clip; the mask is of the same view */
+    dunlin_view_fn mask_fn;
+    bool is_one; /* the mask is the view that x is read through */
     float low, high;
     float *out;
     int64_t out_pitch;

@@ -98,22 +98,21 @@ ALWAYS_INLINE void tile_buffered(const row_tile *tile)
     }
 }
 
-/* The tile's activations, and their derivatives. */
-static __attribute__((noinline)) void row_activate(const row_tile *tile, float *values,
-                                                   float *slopes)
+/* A view's activations at the tile, their derivatives, or (no NULL) both. */
+static __attribute__((noinline)) void row_activate(const row_tile *tile, const dunlin_view *view,
+                                                   float *values, float *slopes)
 {
     const backward_worker *worker = tile->phase->worker;
-    const backward_direct *direct = &worker->direct;
     const int64_t stride = worker->job->call->shape->stride_w;
     const int64_t pixel = tile->phase->pixel + tile->u * stride;
-    const activation_block block = {.fn = direct->x.fn,
-                                    .x = direct->x.x + pixel * direct->x.pitch + tile->c,
-                                    .pixel = stride * direct->x.pitch,
+    const activation_block block = {.fn = view->fn,
+                                    .x = view->x + pixel * view->pitch + tile->c,
+                                    .pixel = stride * view->pitch,
                                     .end_row = 1,
                                     .end_pixel = tile->used,
                                     .n_pixels = tile->pixels,
-                                    .scale = direct->x.scale + tile->c,
-                                    .shift = direct->x.shift + tile->c,
+                                    .scale = view->scale + tile->c,
+                                    .shift = view->shift + tile->c,
                                     .values = values,
                                     .slopes = slopes};
     K(activation_block)(&block);
@@ -137,13 +136,23 @@ ALWAYS_INLINE void tile_direct(const row_tile *tile)
     const vfloat shift = vload(direct->x.shift + c);
     float values[BACKWARD_PIXELS * VEC];
     float slopes[BACKWARD_PIXELS * VEC];
-    if (direct->is_active) {
-        row_activate(tile, values, slopes);
+    const bool has_values = direct->x.fn != DUNLIN_VIEW_CLIP;
+    const bool has_slopes = direct->mask_fn != DUNLIN_VIEW_CLIP;
+    if (has_values) {
+        row_activate(tile, &direct->x, values, has_slopes && direct->is_one ? slopes : NULL);
+    }
+    if (has_slopes && !direct->is_one) {
+        const dunlin_view view = {.x = direct->mask,
+                                  .pitch = direct->mask_pitch,
+                                  .scale = direct->mask_scale,
+                                  .shift = direct->mask_shift,
+                                  .fn = direct->mask_fn};
+        row_activate(tile, &view, NULL, slopes);
     }
     UNROLL
     for (int p = 0; p < tile->pixels; p++) {
         x[p] = vzero();
-        if (p < tile->used && direct->is_active) {
+        if (p < tile->used && has_values) {
             x[p] = vload(values + (int64_t)p * VEC);
         } else if (p < tile->used) {
             x[p] = vfma(vload(from + p * stride * direct->x.pitch), scale, shift);
@@ -163,9 +172,9 @@ ALWAYS_INLINE void tile_direct(const row_tile *tile)
     for (int p = 0; p < tile->pixels; p++) {
         if (p < tile->used) {
             const vfloat raw = vload(mask + p * stride * direct->mask_pitch);
-            const vfloat t = direct->is_active ? dx[p] * vload(slopes + (int64_t)p * VEC)
-                                               : vmasked(dx[p], vfma(raw, mask_scale, mask_shift),
-                                                         vset1(direct->low), vset1(direct->high));
+            const vfloat t = has_slopes ? dx[p] * vload(slopes + (int64_t)p * VEC)
+                                        : vmasked(dx[p], vfma(raw, mask_scale, mask_shift),
+                                                  vset1(direct->low), vset1(direct->high));
             sum += t;
             product = vfma(t, raw - about, product);
             vstore(out + p * stride * direct->out_pitch, t);
