@@ -99,8 +99,8 @@ ALWAYS_INLINE void tile_buffered(const row_tile *tile)
 }
 
 /* A view's activations at the tile, their derivatives, or (no NULL) both. */
-static __attribute__((noinline)) void row_activate(const row_tile *tile, const dunlin_view *view,
-                                                   float *values, float *slopes)
+static __attribute__((noinline)) void activate(const row_tile *tile, const dunlin_view *view,
+                                               float *values, float *slopes)
 {
     const backward_worker *worker = tile->phase->worker;
     const int64_t stride = worker->job->call->shape->stride_w;
@@ -116,6 +116,14 @@ static __attribute__((noinline)) void row_activate(const row_tile *tile, const d
                                     .values = values,
                                     .slopes = slopes};
     K(activation_block)(&block);
+}
+
+/* The same of a copy: a tile whose address goes to no call stays a set of literals, loops unroll. */
+ALWAYS_INLINE void row_activate(const row_tile *tile, const dunlin_view *view, float *values,
+                                float *slopes)
+{
+    const row_tile copy = *tile;
+    activate(&copy, view, values, slopes);
 }
 
 ALWAYS_INLINE void tile_direct(const row_tile *tile)
