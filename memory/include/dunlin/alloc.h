@@ -26,8 +26,10 @@ extern "C" {
  *
  * `alloc` returns `bytes` bytes (never 0) at an address that is a multiple of `align` (a power of
  * two), or NULL. `free` is given the size of the block. A zeroed struct means the C library's
- * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the handle's
- * thread only. This struct is frozen.
+ * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the thread that
+ * calls a function of the handle: where an app calls from several threads at once (it reads a
+ * federated model while a round runs), the hooks must allow that too, as the C library's and a
+ * dunlin_alloc_counter's do. This struct is frozen.
  */
 typedef struct dunlin_alloc {
     void *ctx;
@@ -36,7 +38,9 @@ typedef struct dunlin_alloc {
 } dunlin_alloc;
 
 /** A pass-through that counts: bytes now, their high-water mark, and calls. Put `hooks` into a
- * handle's options. This struct is frozen. */
+ * handle's options. Several threads may allocate at once; the counts are exact when they are done.
+ * Near the limit one of two threads that ask at once may be refused although its block alone would
+ * fit. This struct is frozen. */
 typedef struct dunlin_alloc_counter {
     dunlin_alloc hooks; /* give this to the handle; its ctx is this struct, which must not move */
     dunlin_alloc inner;

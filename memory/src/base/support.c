@@ -91,20 +91,24 @@ dunlin_alloc dunlin__alloc_or_default(const dunlin_alloc *hooks)
     return (dunlin_alloc){.ctx = NULL, .alloc_fn = libc_alloc, .free_fn = libc_free};
 }
 
+/* The counts may be added to by several threads at once; the peak is of what was held at a time. */
 static void *counter_alloc(void *ctx, size_t bytes, size_t align)
 {
     dunlin_alloc_counter *counter = ctx;
-    if (counter->limit_bytes != 0 &&
-        (bytes > counter->limit_bytes || counter->now_bytes > counter->limit_bytes - bytes)) {
+    const uint64_t now = __atomic_add_fetch(&counter->now_bytes, bytes, __ATOMIC_RELAXED);
+    void *memory = NULL;
+    if (counter->limit_bytes == 0 ||
+        (bytes <= counter->limit_bytes && now <= counter->limit_bytes)) {
+        memory = counter->inner.alloc_fn(counter->inner.ctx, bytes, align);
+    }
+    if (memory == NULL) {
+        (void)__atomic_sub_fetch(&counter->now_bytes, bytes, __ATOMIC_RELAXED);
         return NULL;
     }
-    void *memory = counter->inner.alloc_fn(counter->inner.ctx, bytes, align);
-    if (memory != NULL) {
-        counter->n_allocs++;
-        counter->now_bytes += bytes;
-        if (counter->now_bytes > counter->peak_bytes) {
-            counter->peak_bytes = counter->now_bytes;
-        }
+    (void)__atomic_add_fetch(&counter->n_allocs, 1, __ATOMIC_RELAXED);
+    uint64_t peak = __atomic_load_n(&counter->peak_bytes, __ATOMIC_RELAXED);
+    while (peak < now && !__atomic_compare_exchange_n(&counter->peak_bytes, &peak, now, true,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
     return memory;
 }
@@ -113,9 +117,9 @@ static void counter_free(void *ctx, void *memory, size_t bytes)
 {
     dunlin_alloc_counter *counter = ctx;
     if (memory != NULL) {
-        counter->n_frees++;
-        counter->now_bytes -= bytes;
+        (void)__atomic_add_fetch(&counter->n_frees, 1, __ATOMIC_RELAXED);
         counter->inner.free_fn(counter->inner.ctx, memory, bytes);
+        (void)__atomic_sub_fetch(&counter->now_bytes, bytes, __ATOMIC_RELAXED);
     }
 }
 

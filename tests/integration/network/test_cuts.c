@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MODEL_BYTES 20000000u
 #define CHUNK_BYTES (256u * 1024u)
@@ -74,12 +75,15 @@ static const dunlin_learner_ops SCATTER = {.struct_size = sizeof(dunlin_learner_
 static dunlin_round_report run_through(site_device *device)
 {
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-    for (int i = 0; i < 100 && report.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
+    for (int i = 0; i < 400 && report.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
         dunlin_status status = dunlin_client_run_round(device->client, &report);
         cr_assert(status == DUNLIN_OK || status == DUNLIN_CLOSED, "%s", dunlin_status_name(status));
         site_device_rest(device);
+        const struct timespec pause = {.tv_nsec = 5000000};
+        (void)nanosleep(&pause, NULL); /* the server folds the round before */
     }
-    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s",
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s: %s",
+                 dunlin_outcome_name(report.outcome),
                  dunlin_client_last_error(device->client)->text);
     return report;
 }
