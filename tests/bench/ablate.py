@@ -6,13 +6,14 @@
                        have yet for this processor and commit, and writes each row as it comes; --again measures them anew
     ablate.py check    whether each edit of ablations.json still finds its place in the sources (1 if not); builds nothing
 
-"Without" is an edit of a copy of the tracked files in FOLDER (default build/ablate), so that product code has no switches that
-nobody uses. A pair is one run of each side, one after the other, the order alternating; a run is bench_step pinned to a core,
-its figure the processor time of a step (`cpu_ms`), with several threads the wall time (`ms`). The change is the geometric mean
-of without / with over the pairs, with the interval of 95 % by Student's t of the logarithms: 1.05 means that a step takes 5 %
-longer without. `verdict`: `pays` where the interval's lower end is at least 1.01 or the change is and the lower end above 1;
-`harms` where the upper end is below 1; `small` otherwise: less than 1 %, or not told apart from nothing, on this processor. A row whose interval begins at 1.02 or above after ten pairs ends
-there.
+"Without" is an edit of a copy of the tracked files in FOLDER (default build/ablate), so that product code has no switches
+that nobody uses; of the kernels only those of this machine's instruction set are compiled anew. A pair is one run of each
+side, one after the other, the order alternating; a run is bench_step pinned to a core, its figure the processor time of a
+step (`cpu_ms`), with several threads the wall time (`ms`). The change is the geometric mean of without / with over the pairs,
+with the interval of 95 % by Student's t of the logarithms: 1.05 means that a step takes 5 % longer without. `verdict`: `pays`
+where the interval's lower end is at least 1.01 or the change is and the lower end above 1; `harms` where the upper end is
+below 1; `small` otherwise: less than 1 %, or not told apart from nothing, on this processor. A row whose interval begins at
+1.02 or above after ten pairs ends there.
 """
 
 import argparse
@@ -38,6 +39,24 @@ COLUMNS = ["name", "what", "with_ms", "without_ms", "change", "low", "high", "pa
 CLEAR_AFTER, CLEAR = 10, 1.02  # a lower end of 1.02 after ten pairs needs no more of them
 # Student's t for 95 %, two-sided, by degrees of freedom.
 STUDENT = {4: 2.776, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045, 39: 2.023}
+
+
+LAUNCHER = """#!/bin/sh
+# Compiles, unless the object is a kernel of an instruction set that is not measured and is there already.
+isa=$(cat "{isa}" 2>/dev/null)
+for word; do
+    case $word in
+    *dunlin_kernels_"$isa".dir/*) ;;
+    *dunlin_kernels_*.o)
+        if [ -n "$isa" ] && [ -f "$word" ]; then
+            touch "$word"
+            exit 0
+        fi
+        ;;
+    esac
+done
+exec {inner} "$@"
+"""
 
 
 def ablations():
@@ -70,12 +89,21 @@ def copy_tree(tree):
             os.chmod(target, source.stat().st_mode & 0o777)
 
 
+def write_launcher(folder):
+    """A compiler launcher that leaves objects of other instruction sets than FOLDER/isa's as they are; its path."""
+    launcher = folder / "launcher.sh"
+    launcher.write_text(LAUNCHER.format(isa=folder / "isa", inner=os.environ.get("CMAKE_C_COMPILER_LAUNCHER", "")))
+    launcher.chmod(0o755)
+    return launcher
+
+
 def build(folder, name):
     """Builds bench_step of the copy and keeps it under a name of its own."""
     where = folder / "build"
     with (folder / "build.log").open("w") as log:
         if not (where / "build.ninja").exists():
             command = ["cmake", "-S", folder / "tree", "-B", where, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+            command.append("-DCMAKE_C_COMPILER_LAUNCHER=%s" % write_launcher(folder))
             subprocess.run(command, check=True, stdout=log, stderr=log)
         done = subprocess.run(["ninja", "-C", where, "-j2", "bench_step"], stdout=log, stderr=log)
     if done.returncode != 0:
@@ -86,10 +114,14 @@ def build(folder, name):
     return kept
 
 
-def step_ms(program, words, threads):
+def step(program, words):
+    """What bench_step says of the run, as --json has it."""
     done = subprocess.run([program, *words, "--json"], check=True, capture_output=True, text=True)
-    document = json.loads(done.stdout)
-    return document["ms" if threads > 1 else "cpu_ms"]
+    return json.loads(done.stdout)
+
+
+def step_ms(program, words, threads):
+    return step(program, words)["ms" if threads > 1 else "cpu_ms"]
 
 
 def interval(logs):
@@ -161,7 +193,10 @@ def run(options):
     tree.mkdir(parents=True, exist_ok=True)
     copy_tree(tree)
     commit = figures.git("rev-parse", "--short", "HEAD")
+    isa = folder / "isa"
+    isa.unlink(missing_ok=True)
     whole = build(folder, "with")
+    isa.write_text(step(whole, "--model lenet5 --batch 1 --steps 1 --warmup 1".split())["isa"])
     for one in chosen:
         own = (one["name"], figures.processor())
         if not options.again and any((row["name"], row["processor"], row["commit"]) == (*own, commit) for row in read_rows()):

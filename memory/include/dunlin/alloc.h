@@ -26,8 +26,8 @@ extern "C" {
  *
  * `alloc` returns `bytes` bytes (never 0) at an address that is a multiple of `align` (a power of
  * two), or NULL. `free` is given the size of the block. A zeroed struct means the C library's
- * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the thread that
- * calls a function of the handle: where an app calls from several threads at once (it reads a
+ * allocator. The struct is copied; `ctx` must outlive the handle. Hooks are called on the thread
+ * that calls a function of the handle: where an app calls from several threads at once (it reads a
  * federated model while a round runs), the hooks must allow that too, as the C library's and a
  * dunlin_alloc_counter's do. This struct is frozen.
  */

@@ -118,7 +118,7 @@ static __attribute__((noinline)) void activate(const row_tile *tile, const dunli
     K(activation_block)(&block);
 }
 
-/* The same of a copy: a tile whose address goes to no call stays a set of literals, loops unroll. */
+/* The same of a copy: literals of a tile whose address goes to no call let loops unroll. */
 ALWAYS_INLINE void row_activate(const row_tile *tile, const dunlin_view *view, float *values,
                                 float *slopes)
 {
