@@ -76,8 +76,15 @@ typedef dunlin_v1_secagg_peer_t dunlin__secagg_peer;
 DUNLIN_MESSAGE_MAP(DUNLIN_MESSAGE_DECLARE)
 #undef DUNLIN_MESSAGE_DECLARE
 
-/* One message of a secure aggregation, either way. Before decoding, `peers` and `peer_capacity` are
- * the caller's array; more peers than fit are LIMIT. */
+/*
+ * One message of a secure aggregation, either way. Before decoding, `peers` and `peer_capacity` are
+ * the caller's array, and `survivors` has room for `survivor_capacity` bytes; more than fits is
+ * LIMIT.
+ *
+ * Whoever has no room for all peers gives `peer_fn` instead of an array: decode hands over one at a
+ * time, checked by the rules, encode asks for each of `n_peers` once, in order. What it does not
+ * return as OK ends the message with that status.
+ */
 typedef struct dunlin__secagg_message {
     uint32_t step; /* DUNLIN_V1_SECAGG_STEP_... */
     bool poll;     /* up: asks again, without peers */
@@ -88,6 +95,12 @@ typedef struct dunlin__secagg_message {
     uint32_t n_peers;
     uint32_t peer_capacity;
     dunlin__secagg_peer *peers;
+    uint32_t n_survivor_bytes; /* down, of step mask */
+    uint32_t survivor_capacity;
+    uint8_t *survivors;
+    void *ctx;
+    dunlin_status (*peer_fn)(void *ctx, uint32_t index, dunlin__secagg_peer *peer,
+                             dunlin_error *error);
 } dunlin__secagg_message;
 
 DUNLIN_NODISCARD dunlin_status dunlin__secagg_request_encode(const dunlin__secagg_message *message,

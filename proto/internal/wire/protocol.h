@@ -43,8 +43,10 @@
 #define DUNLIN_WIRE_CHUNK_MIN_BYTES (256u * 1024u)
 #define DUNLIN_WIRE_CHUNK_MAX_BYTES (1024u * 1024u)
 #define DUNLIN_WIRE_CHUNK_DEFAULT_BYTES (256u * 1024u)
-#define DUNLIN_WIRE_BLOCK_BYTES (64u * 1024u) /* what streams are worked on in */
-#define DUNLIN_WIRE_PEERS 255u                /* neighbours in a secure aggregation */
+#define DUNLIN_WIRE_BLOCK_BYTES (64u * 1024u)         /* what streams are worked on in */
+#define DUNLIN_WIRE_PEERS 255u                        /* neighbours in a secure aggregation */
+#define DUNLIN_WIRE_SECAGG_COHORT 65536u              /* devices in a secure aggregation */
+#define DUNLIN_WIRE_SECAGG_VALUES (UINT64_C(1) << 36) /* of its vectors */
 #define DUNLIN_WIRE_DIMS 8u
 
 #define DUNLIN_WIRE_ID_CHARS 64u /* ids, challenges, keys: letters, digits, - _ . ~ */

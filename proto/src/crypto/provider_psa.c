@@ -1,40 +1,13 @@
 /*
- * provider_psa.c - SHA-256, ECDSA P-256 and random bytes through PSA, behind one lock.
+ * provider_psa.c - SHA-256, ECDSA P-256 and random bytes through PSA, behind one lock (psa_lock.h).
  *
- * The crypto library keeps key slots and its random generator in process-wide state without locks
- * of its own; no PSA call is made outside crypto_begin/crypto_end. The mutex is the one
- * process-wide state of this layer. No key outlives the call that was given it: imported as a
- * volatile key, used, destroyed. The deterministic nonce is RFC 6979.
+ * No key outlives the call that was given it: imported as a volatile key, used, destroyed. The
+ * deterministic nonce is RFC 6979.
  */
+#include "psa_lock.h"
+
 #include <mem/support.h>
 #include <wire/provider.h>
-
-#include <pthread.h>
-
-static pthread_mutex_t crypto_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Takes the lock and starts the library if that has not happened; on failure the lock is not held.
- * Between the two only PSA calls, no callbacks. */
-static dunlin_status crypto_begin(dunlin_error *error)
-{
-    int code = pthread_mutex_lock(&crypto_lock);
-    if (code != 0) {
-        return dunlin__fail(error, DUNLIN_INTERNAL, "crypto", code,
-                            "the lock around the crypto library cannot be taken (error %d)", code);
-    }
-    psa_status_t status = psa_crypto_init(); /* nothing to do after the first time */
-    if (status != PSA_SUCCESS) {
-        (void)pthread_mutex_unlock(&crypto_lock);
-        return dunlin__fail(error, DUNLIN_INTERNAL, "crypto", (int)status,
-                            "the crypto library does not start (error %d)", (int)status);
-    }
-    return DUNLIN_OK;
-}
-
-static void crypto_end(void)
-{
-    (void)pthread_mutex_unlock(&crypto_lock);
-}
 
 static dunlin_status fail_hash(dunlin_error *error, psa_status_t status)
 {
@@ -47,21 +20,21 @@ static dunlin_status fail_hash(dunlin_error *error, psa_status_t status)
 static dunlin_status sha256_begin_psa(dunlin__sha256 *hash, dunlin_error *error)
 {
     *hash = (dunlin__sha256){.operation = psa_hash_operation_init()};
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = psa_hash_setup(&hash->operation, PSA_ALG_SHA_256);
-    crypto_end();
+    dunlin__psa_end();
     return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_hash(error, status);
 }
 
 static dunlin_status sha256_update_psa(dunlin__sha256 *hash, const void *data, size_t n_bytes,
                                        dunlin_error *error)
 {
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = psa_hash_update(&hash->operation, data, n_bytes);
     if (status != PSA_SUCCESS) {
         (void)psa_hash_abort(&hash->operation);
     }
-    crypto_end();
+    dunlin__psa_end();
     return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_hash(error, status);
 }
 
@@ -69,40 +42,40 @@ static dunlin_status sha256_end_psa(dunlin__sha256 *hash, uint8_t out_sha256[DUN
                                     dunlin_error *error)
 {
     size_t n_bytes = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status =
         psa_hash_finish(&hash->operation, out_sha256, DUNLIN_SHA256_BYTES, &n_bytes);
     if (status != PSA_SUCCESS) {
         (void)psa_hash_abort(&hash->operation);
     }
-    crypto_end();
+    dunlin__psa_end();
     return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_hash(error, status);
 }
 
 static void sha256_abort_psa(dunlin__sha256 *hash)
 {
-    if (crypto_begin(NULL) != DUNLIN_OK) {
+    if (dunlin__psa_begin(NULL) != DUNLIN_OK) {
         return;
     }
     (void)psa_hash_abort(&hash->operation);
-    crypto_end();
+    dunlin__psa_end();
 }
 
 static dunlin_status sha256_of_psa(const void *data, size_t n_bytes,
                                    uint8_t out_sha256[DUNLIN_SHA256_BYTES], dunlin_error *error)
 {
     size_t n_written = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = psa_hash_compute(PSA_ALG_SHA_256, data, n_bytes, out_sha256,
                                            DUNLIN_SHA256_BYTES, &n_written);
-    crypto_end();
+    dunlin__psa_end();
     return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_hash(error, status);
 }
 
 static dunlin_status random_bytes_psa(void *out_bytes, size_t n_bytes, dunlin_error *error)
 {
     uint8_t *next = out_bytes;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = PSA_SUCCESS;
     while (n_bytes > 0 && status == PSA_SUCCESS) {
         size_t part = (n_bytes < 1024) ? n_bytes : 1024; /* the generator's own limit per request */
@@ -110,7 +83,7 @@ static dunlin_status random_bytes_psa(void *out_bytes, size_t n_bytes, dunlin_er
         next += part;
         n_bytes -= part;
     }
-    crypto_end();
+    dunlin__psa_end();
     if (status != PSA_SUCCESS) {
         return dunlin__fail(error, DUNLIN_INTERNAL, "crypto", (int)status,
                             "no random bytes (error %d)", (int)status);
@@ -121,14 +94,6 @@ static dunlin_status random_bytes_psa(void *out_bytes, size_t n_bytes, dunlin_er
 #define ECDSA_SIGN PSA_ALG_DETERMINISTIC_ECDSA(PSA_ALG_SHA_256)
 #define ECDSA_VERIFY PSA_ALG_ECDSA(PSA_ALG_SHA_256)
 #define COORDINATE_BYTES 32u
-
-static dunlin_status fail_crypto(dunlin_error *error, psa_status_t status, const char *what)
-{
-    dunlin_status ours =
-        (status == PSA_ERROR_INSUFFICIENT_MEMORY) ? DUNLIN_MEMORY : DUNLIN_INTERNAL;
-    return dunlin__fail(error, ours, "crypto", (int)status, "%s failed (error %d)", what,
-                        (int)status);
-}
 
 /* Lock held. */
 static psa_status_t import_private(const uint8_t *private_key, psa_key_id_t *out_key)
@@ -172,14 +137,14 @@ static dunlin_status key_generate_psa(uint8_t out_private_key[DUNLIN_PRIVATE_KEY
     psa_set_key_type(&attributes, PSA_KEY_TYPE_ECC_KEY_PAIR(PSA_ECC_FAMILY_SECP_R1));
     psa_set_key_bits(&attributes, 256);
     psa_key_id_t key = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = psa_generate_key(&attributes, &key);
     if (status == PSA_SUCCESS) {
         status = export_pair(key, out_private_key, out_public_key);
         (void)psa_destroy_key(key);
     }
-    crypto_end();
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "making a key");
+    dunlin__psa_end();
+    return (status == PSA_SUCCESS) ? DUNLIN_OK : dunlin__psa_fail(error, status, "making a key");
 }
 
 static dunlin_status key_public_psa(const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES],
@@ -187,32 +152,32 @@ static dunlin_status key_public_psa(const uint8_t private_key[DUNLIN_PRIVATE_KEY
                                     dunlin_error *error)
 {
     psa_key_id_t key = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = import_private(private_key, &key);
     if (status == PSA_SUCCESS) {
         status = export_pair(key, NULL, out_public_key);
         (void)psa_destroy_key(key);
     }
-    crypto_end();
+    dunlin__psa_end();
     if (status == PSA_ERROR_INVALID_ARGUMENT) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "crypto", (int)status,
                             "the private key is not a number from 1 to the curve's order less 1");
     }
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "reading a key");
+    return (status == PSA_SUCCESS) ? DUNLIN_OK : dunlin__psa_fail(error, status, "reading a key");
 }
 
 static dunlin_status key_check_psa(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES],
                                    dunlin_error *error)
 {
     psa_key_id_t key = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = import_public(public_key, &key);
     if (status == PSA_SUCCESS) {
         (void)psa_destroy_key(key);
     }
-    crypto_end();
+    dunlin__psa_end();
     if (status == PSA_ERROR_INSUFFICIENT_MEMORY) {
-        return fail_crypto(error, status, "reading a public key");
+        return dunlin__psa_fail(error, status, "reading a public key");
     }
     if (status != PSA_SUCCESS) {
         return dunlin__fail(error, DUNLIN_SIGNATURE, "crypto", (int)status,
@@ -227,18 +192,18 @@ static dunlin_status sign_psa(const uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES
 {
     psa_key_id_t key = 0;
     size_t n_written = 0;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = import_private(private_key, &key);
     if (status == PSA_SUCCESS) {
         status = psa_sign_hash(key, ECDSA_SIGN, sha256, DUNLIN_SHA256_BYTES, out_signature,
                                DUNLIN_SIGNATURE_BYTES, &n_written);
         (void)psa_destroy_key(key);
     }
-    crypto_end();
+    dunlin__psa_end();
     if (status == PSA_SUCCESS && n_written != DUNLIN_SIGNATURE_BYTES) {
         status = PSA_ERROR_GENERIC_ERROR;
     }
-    return (status == PSA_SUCCESS) ? DUNLIN_OK : fail_crypto(error, status, "signing");
+    return (status == PSA_SUCCESS) ? DUNLIN_OK : dunlin__psa_fail(error, status, "signing");
 }
 
 static dunlin_status verify_psa(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES],
@@ -248,16 +213,16 @@ static dunlin_status verify_psa(const uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES
 {
     psa_key_id_t key = 0;
     *out_is_right = false;
-    DUNLIN_TRY(crypto_begin(error));
+    DUNLIN_TRY(dunlin__psa_begin(error));
     psa_status_t status = import_public(public_key, &key);
     if (status == PSA_SUCCESS) {
         status = psa_verify_hash(key, ECDSA_VERIFY, sha256, DUNLIN_SHA256_BYTES, signature,
                                  DUNLIN_SIGNATURE_BYTES);
         (void)psa_destroy_key(key);
     }
-    crypto_end();
+    dunlin__psa_end();
     *out_is_right = status == PSA_SUCCESS;
-    return (status == PSA_ERROR_INSUFFICIENT_MEMORY) ? fail_crypto(error, status, "verifying")
+    return (status == PSA_ERROR_INSUFFICIENT_MEMORY) ? dunlin__psa_fail(error, status, "verifying")
                                                      : DUNLIN_OK;
 }
 

@@ -29,10 +29,15 @@ static void check_secagg_plan(dunlin__rules *rules, const dunlin__secagg_plan *p
     dunlin__rule_number(rules, "secagg.n_neighbours", plan->n_neighbours, 2, DUNLIN_WIRE_PEERS);
     dunlin__rule_number(rules, "secagg.threshold", plan->threshold, plan->n_neighbours / 2 + 1,
                         plan->n_neighbours);
-    dunlin__rule_true(rules, "secagg.ring_bits",
-                      plan->ring_bits == 16 || plan->ring_bits == 24 || plan->ring_bits == 32,
-                      "is not 16, 24 or 32");
-    dunlin__rule_number(rules, "secagg.peer_index", plan->peer_index, 1, UINT32_MAX);
+    dunlin__rule_number(rules, "secagg.ring_bits", plan->ring_bits, 8, 32);
+    dunlin__rule_number(rules, "secagg.version", plan->version, 1, 1);
+    dunlin__rule_number(rules, "secagg.n_cohort", plan->n_cohort, 2, DUNLIN_WIRE_SECAGG_COHORT);
+    dunlin__rule_number(rules, "secagg.peer_index", plan->peer_index, 1, plan->n_cohort);
+    dunlin__rule_number(rules, "secagg.least_devices", plan->least_devices, 2, plan->n_cohort);
+    dunlin__rule_number(rules, "secagg.n_values", plan->n_values, 1, DUNLIN_WIRE_SECAGG_VALUES);
+    dunlin__rule_real(rules, "secagg.clip", plan->clip, 1e-30, 1e30);
+    dunlin__rule_number(rules, "secagg.value_limit", plan->value_limit, 1, INT32_MAX);
+    dunlin__rule_number(rules, "secagg.weight_limit", plan->weight_limit, 1, INT32_MAX);
 }
 
 /* What only training needs. */

@@ -296,8 +296,15 @@ static void make_plan(dunlin__assignment *m, uint64_t *state)
         plan->secagg.n_neighbours = between(state, 2, 255);
         plan->secagg.threshold =
             between(state, plan->secagg.n_neighbours / 2 + 1, plan->secagg.n_neighbours);
-        plan->secagg.ring_bits = 16 + 8 * between(state, 0, 2);
-        plan->secagg.peer_index = between(state, 1, UINT32_MAX);
+        plan->secagg.ring_bits = between(state, 8, 32);
+        plan->secagg.version = 1;
+        plan->secagg.n_cohort = between(state, 2, DUNLIN_WIRE_SECAGG_COHORT);
+        plan->secagg.peer_index = between(state, 1, plan->secagg.n_cohort);
+        plan->secagg.least_devices = between(state, 2, plan->secagg.n_cohort);
+        plan->secagg.n_values = 1 + below(state, DUNLIN_WIRE_SECAGG_VALUES);
+        plan->secagg.clip = (float)between(state, 1, 1000) / 8.0f;
+        plan->secagg.value_limit = between(state, 1, INT32_MAX);
+        plan->secagg.weight_limit = between(state, 1, INT32_MAX);
         plan->secagg.check_consistency = coin(state);
     }
     MAKE_SOME(state, plan->learner_config, 0u);
@@ -440,6 +447,8 @@ void make_secagg(dunlin__secagg_message *message, bool is_request, dunlin__secag
         make_bytes(state, peer->encryption_key.bytes, peer->encryption_key.size);
         peer->signature.size = coin(state) ? 64 : 0;
         make_bytes(state, peer->signature.bytes, peer->signature.size);
+        peer->device_key.size = coin(state) ? DUNLIN_PUBLIC_KEY_BYTES : 0;
+        make_bytes(state, peer->device_key.bytes, peer->device_key.size);
         MAKE_SOME(state, peer->ciphertext, 0u);
         peer->share_kind = (dunlin_v1_share_kind_t)between(state, 0, 2);
         if (peer->share_kind != DUNLIN_V1_SHARE_KIND_NONE) {
