@@ -94,6 +94,9 @@ static const arg args[] = {
      "with --state alone: the next key signs from now on; ends then", 0, 0, 0},
     {"--privacy", ARG_TEXT, AT(privacy), "QUESTION",
      "alone: what a private run costs, as JSON (see PRIVACY.md); ends then", 0, 0, 0},
+    {"--secagg-table", ARG_TEXT, AT(secagg), "QUESTION",
+     "alone: neighbours and threshold of a secure aggregation, as JSON (see SECAGG.md); ends then",
+     0, 0, 0},
 };
 
 /* A number that ends where `end` stands. */
@@ -201,7 +204,7 @@ static const char *missing_of(const server_command *command)
 /* What the library says of the options; a rotation has neither an address nor a task. */
 static int check(const server_command *command)
 {
-    if (command->privacy != NULL) {
+    if (command->privacy != NULL || command->secagg != NULL) {
         return EXIT_OK; /* it is read when it is answered */
     }
     const char *missing = missing_of(command);

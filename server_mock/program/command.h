@@ -22,6 +22,7 @@ typedef struct server_command {
     dunlin_log_level log_level;
     bool wants_rotation; /* of the signing key, and nothing else */
     const char *privacy; /* a question of privacy, and nothing else; NULL: none */
+    const char *secagg;  /* of secure aggregation, the same */
 } server_command;
 
 /* An error, or a missing option, was reported in one line that names the option. */

@@ -80,12 +80,13 @@ static int rotate(const char *state_folder)
     return EXIT_OK;
 }
 
-/* --privacy: the answer. */
-static int answer(const char *question)
+/* --privacy, --secagg-table: the answer. */
+static int answer(dunlin_status (*answer_fn)(const char *, char **, dunlin_error *),
+                  const char *question)
 {
     dunlin_error error = {0};
     char *text = NULL;
-    if (dunlin_server_privacy(question, &text, &error) != DUNLIN_OK) {
+    if (answer_fn(question, &text, &error) != DUNLIN_OK) {
         return tell(&error);
     }
     (void)printf("%s\n", text);
@@ -101,7 +102,10 @@ int main(int argc, char **argv)
         return result.exit_status;
     }
     if (command.privacy != NULL) {
-        return answer(command.privacy);
+        return answer(dunlin_server_privacy, command.privacy);
+    }
+    if (command.secagg != NULL) {
+        return answer(dunlin_server_secagg, command.secagg);
     }
     sigset_t awaited;
     hold_signals(&awaited);

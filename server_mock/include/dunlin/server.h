@@ -226,6 +226,19 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_privacy(const char *ques
                                                                 char **out_text,
                                                                 dunlin_error *out_error);
 
+/**
+ * How many neighbours and what threshold a secure aggregation needs:
+ * "devices=100:1000,corrupt=0.05,dropout=0.3,security=40,failure=20", a row for each number of
+ * devices; with neighbours=46,threshold=26 what these hold (SECAGG.md). Needs no server, and no
+ * round of one is aggregated securely yet.
+ *
+ * @return OK; ARGUMENT names the part of the question, or the number and what it may be; MEMORY.
+ * *out_text is a JSON object; give it back with dunlin_server_free_text(). On failure it is NULL.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_secagg(const char *question,
+                                                               char **out_text,
+                                                               dunlin_error *out_error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 #include "http/http_daemon.h"
 #include "privacy/ask.h"
 #include "rounds/rounds.h"
+#include "secagg/secagg_ask.h"
 #include "server/lifecycle.h"
 #include "server/status.h"
 #include "state/context.h"
@@ -284,4 +285,10 @@ dunlin_status dunlin_server_privacy(const char *question, char **out_text, dunli
     return *out_text != NULL
                ? DUNLIN_OK
                : dunlin__fail(out_error, DUNLIN_MEMORY, "privacy", 0, "no memory for the answer");
+}
+
+dunlin_status dunlin_server_secagg(const char *question, char **out_text, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    return dunlin__secagg_answer(question, out_text, out_error);
 }
