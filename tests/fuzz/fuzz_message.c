@@ -49,12 +49,17 @@ DUNLIN_MESSAGE_MAP(DEFINE_TRY)
 #undef DEFINE_TRY
 
 #define N_PEERS 8u
+#define N_SURVIVOR_BYTES 64u
 
 #define DEFINE_TRY_SECAGG(name)                                                                    \
     static void try_##name(const uint8_t *bytes, size_t n_bytes)                                   \
     {                                                                                              \
         static dunlin__secagg_peer peers[N_PEERS];                                                 \
-        dunlin__secagg_message message = {.peers = peers, .peer_capacity = N_PEERS};               \
+        static uint8_t survivors[N_SURVIVOR_BYTES];                                                \
+        dunlin__secagg_message message = {.peers = peers,                                          \
+                                          .peer_capacity = N_PEERS,                                \
+                                          .survivors = survivors,                                  \
+                                          .survivor_capacity = N_SURVIVOR_BYTES};                  \
         dunlin_error error = {0};                                                                  \
         size_t n_first = 0;                                                                        \
         size_t n_second = 0;                                                                       \

@@ -225,8 +225,8 @@ typedef struct answer {
     uint32_t next; /* of the neighbours */
 } answer;
 
-/* Whether a neighbour is told of in the answer. */
-static bool is_told_of(const answer *now, uint32_t neighbour)
+/* Whether a neighbour is in the answer. */
+static bool is_in_answer(const answer *now, uint32_t neighbour)
 {
     const secagg_device *device = secagg_device_of(now->server, neighbour);
     return now->step == DUNLIN_V1_SECAGG_STEP_ADVERTISE || device->took[now->step];
@@ -258,7 +258,7 @@ static dunlin_status give_next(void *ctx, uint32_t index, dunlin__secagg_peer *p
         return DUNLIN_OK;
     }
     const uint32_t *list = secagg_neighbours_of(server, now->peer_index);
-    while (!is_told_of(now, list[now->next])) {
+    while (!is_in_answer(now, list[now->next])) {
         now->next++;
     }
     const uint32_t neighbour = list[now->next++];
@@ -279,13 +279,13 @@ static dunlin_status give_next(void *ctx, uint32_t index, dunlin__secagg_peer *p
     return DUNLIN_OK;
 }
 
-/* How many neighbours an answer tells of. */
-static uint32_t count_told_of(const answer *now)
+/* How many peers are in an answer. */
+static uint32_t count_in_answer(const answer *now)
 {
     const uint32_t *list = secagg_neighbours_of(now->server, now->peer_index);
     uint32_t n = now->step == DUNLIN_V1_SECAGG_STEP_ADVERTISE ? 1 : 0;
     for (uint32_t i = 0; i < now->server->n_slots; i++) {
-        n += is_told_of(now, list[i]) ? 1 : 0;
+        n += is_in_answer(now, list[i]) ? 1 : 0;
     }
     return n;
 }
@@ -316,7 +316,7 @@ dunlin_status dunlin__secagg_server_answer(dunlin__secagg_server *server, uint32
         message.survivors = server->survivors;
         message.n_survivor_bytes = (server->plan.n_cohort + 7) / 8;
     } else if (message.ready && step != DUNLIN_V1_SECAGG_STEP_UNMASK) {
-        message.n_peers = count_told_of(&now);
+        message.n_peers = count_in_answer(&now);
     }
     return dunlin__secagg_response_encode(&message, out_bytes, capacity, out_n_bytes, error);
 }

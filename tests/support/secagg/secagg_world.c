@@ -125,14 +125,9 @@ dunlin_status secagg_member_write(secagg_world *world, secagg_member *member)
                                        &member->n_request, &member->error);
 }
 
-typedef struct reader {
-    const uint8_t *bytes;
-    size_t n_left;
-} reader;
-
-static dunlin_status read_vector(void *ctx, uint8_t *buffer, size_t n_bytes, dunlin_error *error)
+dunlin_status secagg_read_vector(void *ctx, uint8_t *buffer, size_t n_bytes, dunlin_error *error)
 {
-    reader *from = ctx;
+    secagg_vector *from = ctx;
     need(n_bytes <= from->n_left, "more than the vector is read", error);
     memcpy(buffer, from->bytes, n_bytes);
     from->bytes += n_bytes;
@@ -144,9 +139,9 @@ static void send_vector(secagg_world *world, uint32_t peer_index)
 {
     secagg_member *member = &world->members[peer_index - 1];
     const uint64_t n = dunlin__secagg_elements(&world->plan);
-    reader from = {member->packed, (size_t)dunlin__ring_bytes(n, world->plan.ring_bits)};
-    need(dunlin__secagg_server_fold(world->server, peer_index, read_vector, &from, &world->error) ==
-             DUNLIN_OK,
+    secagg_vector from = {member->packed, (size_t)dunlin__ring_bytes(n, world->plan.ring_bits)};
+    need(dunlin__secagg_server_fold(world->server, peer_index, secagg_read_vector, &from,
+                                    &world->error) == DUNLIN_OK,
          "fold", &world->error);
     need(from.n_left == 0, "some of the vector is not read", &world->error);
     member->is_folded = true;

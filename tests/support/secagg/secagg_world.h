@@ -62,6 +62,13 @@ bool secagg_world_sum_is_right(const secagg_world *world);
 void secagg_member_open(secagg_world *world, uint32_t peer_index,
                         dunlin_status (*judge_key_fn)(void *, uint32_t, const uint8_t *,
                                                       dunlin_error *));
+/* A packed vector to be folded; reading more than it has aborts. */
+typedef struct secagg_vector {
+    const uint8_t *bytes;
+    size_t n_left;
+} secagg_vector;
+dunlin_status secagg_read_vector(void *ctx, uint8_t *buffer, size_t n_bytes, dunlin_error *error);
+
 /* One device's own part of a step: its request, and what it makes of an answer. */
 dunlin_status secagg_member_mask(secagg_world *world, secagg_member *member);
 dunlin_status secagg_member_write(secagg_world *world, secagg_member *member);

@@ -238,6 +238,19 @@ Test(proto_messages, offer_limits_are_told_by_name)
     EXPECT_REFUSED(checkin_response, "offers has 5 items, allowed are 1 to 4");
 }
 
+static const dunlin__secagg_plan whole_secagg = {.session = {.size = 16},
+                                                 .n_neighbours = 10,
+                                                 .threshold = 6,
+                                                 .ring_bits = 32,
+                                                 .peer_index = 20,
+                                                 .version = 1,
+                                                 .n_cohort = 20,
+                                                 .least_devices = 2,
+                                                 .n_values = 1,
+                                                 .clip = 1.0f,
+                                                 .value_limit = 1,
+                                                 .weight_limit = 1};
+
 Test(proto_messages, assignment_limits_are_told_by_name)
 {
     uint64_t state = test_seed(17);
@@ -271,6 +284,20 @@ Test(proto_messages, assignment_limits_are_told_by_name)
     SPOIL(assignment, m->plan.has_secagg = true; m->aggregation = 2; m->plan.update_encoding = 5;
           m->plan.secagg.session.size = 16; m->plan.secagg.n_neighbours = 10;
           m->plan.secagg.threshold = 5, "plan.secagg.threshold is 5");
+#define SPOIL_SECAGG(change, wanted)                                                               \
+    SPOIL(assignment, m->plan.has_secagg = true; m->aggregation = 2; m->plan.update_encoding = 5;  \
+          m->plan.secagg = whole_secagg; change, wanted)
+    SPOIL_SECAGG(m->plan.secagg.ring_bits = 7, "plan.secagg.ring_bits is 7, allowed are 8 to 32");
+    SPOIL_SECAGG(m->plan.secagg.ring_bits = 33, "plan.secagg.ring_bits is 33");
+    SPOIL_SECAGG(m->plan.secagg.version = 0, "plan.secagg.version is 0");
+    SPOIL_SECAGG(m->plan.secagg.n_cohort = 65537, "plan.secagg.n_cohort is 65537");
+    SPOIL_SECAGG(m->plan.secagg.peer_index = 21, "plan.secagg.peer_index is 21");
+    SPOIL_SECAGG(m->plan.secagg.least_devices = 1, "plan.secagg.least_devices is 1");
+    SPOIL_SECAGG(m->plan.secagg.n_values = 0, "plan.secagg.n_values is 0");
+    SPOIL_SECAGG(m->plan.secagg.clip = 0.0f, "plan.secagg.clip is 0");
+    SPOIL_SECAGG(m->plan.secagg.value_limit = 0, "plan.secagg.value_limit is 0");
+    SPOIL_SECAGG(m->plan.secagg.weight_limit = 1u << 31, "plan.secagg.weight_limit is 2147483648");
+#undef SPOIL_SECAGG
 }
 
 /* A plan with everything that it can order. */

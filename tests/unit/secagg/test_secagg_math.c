@@ -395,6 +395,58 @@ Test(secagg_math, sealed_shares_open_for_whom_they_are)
     cr_assert_eq(dunlin__secagg_open(terms, secret, 3, 8, sealed, &found, NULL), DUNLIN_DIGEST);
 }
 
+/* Every byte that is signed, sealed with or derived, by hashlib, hmac and openssl from the tables
+ * of sdk/SECAGG.md: what has these values once has them for ever. */
+Test(secagg_math, bytes_of_version_1)
+{
+    dunlin__secagg_plan plan = {.version = 1,
+                                .n_cohort = 10,
+                                .n_neighbours = 4,
+                                .threshold = 3,
+                                .least_devices = 5,
+                                .ring_bits = 20,
+                                .n_values = 99,
+                                .clip = 0.5f,
+                                .value_limit = 1000,
+                                .weight_limit = 100,
+                                .check_consistency = true};
+    uint8_t terms[32];
+    uint8_t secret[32];
+    uint8_t one[32];
+    uint8_t two[32];
+    uint8_t out[32];
+    uint8_t statement[DUNLIN_SECAGG_STATEMENT_BYTES];
+    uint32_t elements[3] = {0};
+    plan.session.size = 16;
+    for (uint8_t i = 0; i < 16; i++) {
+        plan.session.bytes[i] = i;
+    }
+    cr_assert_eq(dunlin__secagg_digest(&plan, terms, NULL), DUNLIN_OK);
+    expect_hex(terms, 32, "fcc8f29c2946eb72743cbbe205a79b0c220f07dbb3c30eec6038912c4871cba3");
+    memset(secret, 0x42, 32);
+    cr_assert_eq(dunlin__secagg_share_key(terms, secret, 3, 8, out, NULL), DUNLIN_OK);
+    expect_hex(out, 32, "f9be44c17aa9bdfade09d5ce1329f6735ff4d9f90be0a9169cfe3cd7e19b75af");
+    cr_assert_eq(dunlin__secagg_self_key(terms, secret, 3, out, NULL), DUNLIN_OK);
+    expect_hex(out, 32, "602d506bdc08805fd2d581caf3c3facd13ed1a7b1f9d39d0a3665c66c364f377");
+    cr_assert_eq(dunlin__secagg_pair_key(terms, secret, 8, 3, out, NULL), DUNLIN_OK);
+    expect_hex(out, 32, "ea496f91e4bb5529f6db4a5b80ea331a8753e3c99cc60bddfb869dbc6e80bc03");
+    cr_assert_eq(dunlin__mask_add(out, 0, 20, false, elements, 3, NULL), DUNLIN_OK);
+    cr_assert_eq(elements[0], 0xbe98c);
+    cr_assert_eq(elements[1], 0xd1fbd);
+    cr_assert_eq(elements[2], 0x32eda);
+    memset(one, 1, 32);
+    memset(two, 2, 32);
+    size_t n = dunlin__secagg_key_statement(terms, 3, one, two, statement);
+    cr_assert_eq(n, 128);
+    cr_assert_eq(dunlin__sha256_of(statement, n, out, NULL), DUNLIN_OK);
+    expect_hex(out, 32, "5096d2b0e5280b074a58ac80cd03dfe8146c29393a2b6368fbf93bc677cba718");
+    memset(one, 3, 32);
+    n = dunlin__secagg_survivor_statement(terms, 3, one, statement);
+    cr_assert_eq(n, 96);
+    cr_assert_eq(dunlin__sha256_of(statement, n, out, NULL), DUNLIN_OK);
+    expect_hex(out, 32, "dbfd4afead286a1b50ade223efeb0a785e808d34acbcbf6d466e73fe83db5b57");
+}
+
 Test(secagg_math, the_digest_has_every_term)
 {
     dunlin__secagg_plan plan = {.version = 1,
