@@ -242,9 +242,11 @@ static int tell(const bench *all)
     }
     printf("device, all: %.4f s of processor time, %u neighbours, %llu elements of 32 bits\n",
            client_s, all->plan.n_neighbours, (unsigned long long)n_elements);
-    printf("device, memory: %zu bytes by the hooks, %u of a block, %zu with its bodies\n",
-           all->most_bytes, DUNLIN_SECAGG_BLOCK * 4u,
-           all->most_bytes + DUNLIN_SECAGG_BLOCK * 4u + all->body_bytes);
+    const size_t block_bytes = DUNLIN_SECAGG_BLOCK * sizeof(uint32_t);
+    printf(
+        "device, memory: %zu bytes by the hooks, beside it a block of %zu or bodies of %zu: %zu\n",
+        all->most_bytes, block_bytes, all->body_bytes,
+        all->most_bytes + (block_bytes > all->body_bytes ? block_bytes : all->body_bytes));
     printf("server: %.4f s of processor time a device; %u of %u devices dropped out\n",
            all->server_s / all->n, all->n - n_stay, all->n);
     printf("wire: %.0f bytes a device, the vector among them\n",

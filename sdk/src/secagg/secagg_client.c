@@ -20,7 +20,7 @@ static void wipe_coefficients(dunlin__secagg_client *client)
     }
 }
 
-void secagg_end(dunlin__secagg_client *client)
+void dunlin__secagg_end(dunlin__secagg_client *client)
 {
     wipe_coefficients(client);
     dunlin__wipe(client->neighbours, client->plan.n_neighbours * sizeof(client->neighbours[0]));
@@ -111,7 +111,7 @@ void dunlin__secagg_client_close(dunlin__secagg_client *client)
     }
     const dunlin_alloc alloc = client->alloc;
     if (client->neighbours != NULL) {
-        secagg_end(client);
+        dunlin__secagg_end(client);
         dunlin__free_array(&alloc, client->neighbours, client->plan.n_neighbours,
                            sizeof(client->neighbours[0]));
     }
@@ -265,7 +265,7 @@ dunlin_status dunlin__secagg_client_write(dunlin__secagg_client *client, uint8_t
     const bool is_last = client->step == DUNLIN_V1_SECAGG_STEP_UNMASK;
     const dunlin_status status = write_step(client, out_bytes, capacity, out_n_bytes, error);
     if (status != DUNLIN_OK || is_last) {
-        secagg_end(client);
+        dunlin__secagg_end(client);
     }
     return status;
 }
@@ -279,11 +279,11 @@ static dunlin_status take_peer(void *ctx, uint32_t index, dunlin__secagg_peer *p
     (void)index;
     switch (client->step) {
     case DUNLIN_V1_SECAGG_STEP_ADVERTISE:
-        return secagg_take_keys(client, peer, error);
+        return dunlin__secagg_take_keys(client, peer, error);
     case DUNLIN_V1_SECAGG_STEP_SHARE:
-        return secagg_take_shares(client, peer, error);
+        return dunlin__secagg_take_shares(client, peer, error);
     case DUNLIN_V1_SECAGG_STEP_CONSISTENCY:
-        return secagg_take_signature(client, peer, error);
+        return dunlin__secagg_take_signature(client, peer, error);
     default:
         return dunlin__fail(error, DUNLIN_PROTOCOL, "secagg", 0,
                             "peer %u of a secure aggregation comes with step %u", peer->peer_index,
@@ -351,7 +351,8 @@ static dunlin_status finish_step(dunlin__secagg_client *client,
     case DUNLIN_V1_SECAGG_STEP_SHARE:
         return check_enough(client, client->n_sent, "sent shares", error);
     case DUNLIN_V1_SECAGG_STEP_MASK:
-        return secagg_take_survivors(client, message->survivors, message->n_survivor_bytes, error);
+        return dunlin__secagg_take_survivors(client, message->survivors, message->n_survivor_bytes,
+                                             error);
     default:
         for (uint32_t i = 0; i < client->n_neighbours; i++) {
             n_agree += client->neighbours[i].agrees ? 1 : 0;
@@ -410,7 +411,7 @@ dunlin_status dunlin__secagg_client_read(dunlin__secagg_client *client, const ui
                                          "no memory for a bit for each of %zu", n_room);
     dunlin__free_array(&client->alloc, survivors, (n_room + 7) / 8, 1);
     if (status != DUNLIN_OK) {
-        secagg_end(client);
+        dunlin__secagg_end(client);
     }
     return status;
 }

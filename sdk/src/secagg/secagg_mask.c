@@ -43,7 +43,7 @@ dunlin_status dunlin__secagg_client_mask(dunlin__secagg_client *client, uint32_t
                                                       "a block of %zu elements, wanted are %llu", n,
                                                       (unsigned long long)wanted);
     if (status != DUNLIN_OK) {
-        secagg_end(client);
+        dunlin__secagg_end(client);
         return status;
     }
     dunlin__ring_pack(elements, n, client->plan.ring_bits, out_bytes);

@@ -54,21 +54,21 @@ static inline size_t secagg_coefficient_bytes(const dunlin__secagg_client *clien
 #define SECAGG_OVER DUNLIN_V1_SECAGG_STEP_UNSPECIFIED
 
 /** The end of the session, however it came: every secret is wiped. */
-void secagg_end(dunlin__secagg_client *client);
+void dunlin__secagg_end(dunlin__secagg_client *client);
 
 /** The neighbour of an index, or NULL; they are in no order. */
-secagg_neighbour *secagg_find(dunlin__secagg_client *client, uint32_t peer_index);
+secagg_neighbour *dunlin__secagg_find(dunlin__secagg_client *client, uint32_t peer_index);
 
 /** Takes one peer of the answer of a step: a row for each of advertise, share, consistency. */
-dunlin_status secagg_take_keys(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                               dunlin_error *error);
-dunlin_status secagg_take_shares(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                                 dunlin_error *error);
-dunlin_status secagg_take_signature(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                                    dunlin_error *error);
+dunlin_status dunlin__secagg_take_keys(dunlin__secagg_client *client,
+                                       const dunlin__secagg_peer *peer, dunlin_error *error);
+dunlin_status dunlin__secagg_take_shares(dunlin__secagg_client *client,
+                                         const dunlin__secagg_peer *peer, dunlin_error *error);
+dunlin_status dunlin__secagg_take_signature(dunlin__secagg_client *client,
+                                            const dunlin__secagg_peer *peer, dunlin_error *error);
 
 /** Takes the bits of who survived. */
-dunlin_status secagg_take_survivors(dunlin__secagg_client *client, const uint8_t *bits,
-                                    size_t n_bytes, dunlin_error *error);
+dunlin_status dunlin__secagg_take_survivors(dunlin__secagg_client *client, const uint8_t *bits,
+                                            size_t n_bytes, dunlin_error *error);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-secagg_neighbour *secagg_find(dunlin__secagg_client *client, uint32_t peer_index)
+secagg_neighbour *dunlin__secagg_find(dunlin__secagg_client *client, uint32_t peer_index)
 {
     for (uint32_t i = 0; i < client->n_neighbours; i++) {
         if (client->neighbours[i].peer_index == peer_index) {
@@ -64,7 +64,7 @@ static dunlin_status check_new(dunlin__secagg_client *client, const dunlin__seca
                    memcmp(two, other->mask, DUNLIN_X25519_BYTES) == 0 ||
                    memcmp(peer->device_key.bytes, other->device_key, DUNLIN_PUBLIC_KEY_BYTES) == 0;
     }
-    if (secagg_find(client, peer->peer_index) != NULL) {
+    if (dunlin__secagg_find(client, peer->peer_index) != NULL) {
         return refuse_peer(error, DUNLIN_PROTOCOL, peer->peer_index, "is in the list twice");
     }
     return is_known ? refuse_peer(error, DUNLIN_PROTOCOL, peer->peer_index,
@@ -90,8 +90,8 @@ static dunlin_status verify_keys(dunlin__secagg_client *client, const dunlin__se
                                               peer->device_key.bytes, error);
 }
 
-dunlin_status secagg_take_keys(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                               dunlin_error *error)
+dunlin_status dunlin__secagg_take_keys(dunlin__secagg_client *client,
+                                       const dunlin__secagg_peer *peer, dunlin_error *error)
 {
     if (peer->peer_index > client->plan.n_cohort) {
         return refuse_peer(error, DUNLIN_PROTOCOL, peer->peer_index, "is beyond the cohort");
@@ -120,10 +120,10 @@ dunlin_status secagg_take_keys(dunlin__secagg_client *client, const dunlin__seca
     return DUNLIN_OK;
 }
 
-dunlin_status secagg_take_shares(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                                 dunlin_error *error)
+dunlin_status dunlin__secagg_take_shares(dunlin__secagg_client *client,
+                                         const dunlin__secagg_peer *peer, dunlin_error *error)
 {
-    secagg_neighbour *neighbour = secagg_find(client, peer->peer_index);
+    secagg_neighbour *neighbour = dunlin__secagg_find(client, peer->peer_index);
     if (neighbour == NULL) {
         return refuse_peer(error, DUNLIN_PROTOCOL, peer->peer_index,
                            "sent shares and is no neighbour");
@@ -175,8 +175,8 @@ static bool has_strangers(const dunlin__secagg_client *client, const uint8_t *bi
     return n_last != 0 && (unsigned)bits[client->plan.n_cohort / 8] >> n_last != 0;
 }
 
-dunlin_status secagg_take_survivors(dunlin__secagg_client *client, const uint8_t *bits,
-                                    size_t n_bytes, dunlin_error *error)
+dunlin_status dunlin__secagg_take_survivors(dunlin__secagg_client *client, const uint8_t *bits,
+                                            size_t n_bytes, dunlin_error *error)
 {
     const dunlin__secagg_plan *plan = &client->plan;
     if (n_bytes != (plan->n_cohort + 7) / 8 || has_strangers(client, bits)) {
@@ -213,11 +213,11 @@ dunlin_status secagg_take_survivors(dunlin__secagg_client *client, const uint8_t
     return dunlin__sha256_of(bits, n_bytes, client->survivors_sha256, error);
 }
 
-dunlin_status secagg_take_signature(dunlin__secagg_client *client, const dunlin__secagg_peer *peer,
-                                    dunlin_error *error)
+dunlin_status dunlin__secagg_take_signature(dunlin__secagg_client *client,
+                                            const dunlin__secagg_peer *peer, dunlin_error *error)
 {
     uint8_t statement[DUNLIN_SECAGG_STATEMENT_BYTES];
-    secagg_neighbour *neighbour = secagg_find(client, peer->peer_index);
+    secagg_neighbour *neighbour = dunlin__secagg_find(client, peer->peer_index);
     if (neighbour == NULL || !neighbour->survives) {
         return refuse_peer(error, DUNLIN_PROTOCOL, peer->peer_index,
                            "signed the survivors and is none of this device's");

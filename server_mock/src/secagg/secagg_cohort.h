@@ -67,7 +67,8 @@ static inline size_t secagg_slots(const dunlin__secagg_server *server)
 }
 
 /** The place of a neighbour in a device's list, from 1; 0: it is none. */
-uint32_t secagg_place(const dunlin__secagg_server *server, uint32_t owner, uint32_t neighbour);
+uint32_t dunlin__secagg_place(const dunlin__secagg_server *server, uint32_t owner,
+                              uint32_t neighbour);
 
 /**
  * Draws the neighbours of all that advertised: on a circle in random order those at a distance of
@@ -75,16 +76,17 @@ uint32_t secagg_place(const dunlin__secagg_server *server, uint32_t owner, uint3
  *
  * @return OK; REJECTED: too few, or the set-up is too weak for so many; MEMORY; INTERNAL.
  */
-DUNLIN_NODISCARD dunlin_status secagg_draw_neighbours(dunlin__secagg_server *server,
-                                                      dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server,
+                                                              dunlin_error *error);
 
 /** FAILED: what could tell anything is wiped. @return `status`. */
-dunlin_status secagg_fail(dunlin__secagg_server *server, dunlin_status status);
+dunlin_status dunlin__secagg_fail(dunlin__secagg_server *server, dunlin_status status);
 
 /** Takes what a request says, of the step that the server is in; a file for it. */
-DUNLIN_NODISCARD dunlin_status secagg_take_request(dunlin__secagg_server *server,
-                                                   uint32_t peer_index, const uint8_t *device_key,
-                                                   const dunlin__secagg_message *message,
-                                                   dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__secagg_take_request(dunlin__secagg_server *server,
+                                                           uint32_t peer_index,
+                                                           const uint8_t *device_key,
+                                                           const dunlin__secagg_message *message,
+                                                           dunlin_error *error);
 
 #endif

@@ -10,7 +10,8 @@
 
 #include <stdlib.h>
 
-uint32_t secagg_place(const dunlin__secagg_server *server, uint32_t owner, uint32_t neighbour)
+uint32_t dunlin__secagg_place(const dunlin__secagg_server *server, uint32_t owner,
+                              uint32_t neighbour)
 {
     const uint32_t *list = secagg_neighbours_of(server, owner);
     uint32_t low = 0;
@@ -71,7 +72,7 @@ static void link_circle(dunlin__secagg_server *server, const uint32_t *order, ui
     }
 }
 
-dunlin_status secagg_draw_neighbours(dunlin__secagg_server *server, dunlin_error *error)
+dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &server->alloc;
     const uint32_t n_cohort = server->plan.n_cohort;

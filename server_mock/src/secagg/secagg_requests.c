@@ -79,7 +79,8 @@ static dunlin_status check_sealed(const dunlin__secagg_server *server, uint32_t 
 {
     uint8_t is_seen[DUNLIN_WIRE_PEERS + 1] = {0};
     for (uint32_t i = 0; i < message->n_peers; i++) {
-        const uint32_t place = secagg_place(server, peer_index, message->peers[i].peer_index);
+        const uint32_t place =
+            dunlin__secagg_place(server, peer_index, message->peers[i].peer_index);
         if (place == 0 || is_seen[place] != 0) {
             return refuse_device(error, DUNLIN_PROTOCOL, peer_index,
                                  "names a peer that is no neighbour, or one twice");
@@ -103,7 +104,7 @@ static dunlin_status take_share(dunlin__secagg_server *server, uint32_t peer_ind
     DUNLIN_TRY(check_sealed(server, peer_index, message, error));
     for (uint32_t i = 0; i < message->n_peers; i++) {
         const dunlin__secagg_peer *peer = &message->peers[i];
-        const uint32_t place = secagg_place(server, peer_index, peer->peer_index);
+        const uint32_t place = dunlin__secagg_place(server, peer_index, peer->peer_index);
         uint8_t *slot =
             server->sealed + secagg_slot(server, peer_index, place) * DUNLIN_SECAGG_SEALED_BYTES;
         if (is_second && memcmp(slot, peer->ciphertext.bytes, DUNLIN_SECAGG_SEALED_BYTES) != 0) {
@@ -141,7 +142,7 @@ static dunlin_status check_told(const dunlin__secagg_server *server, uint32_t pe
     uint8_t is_seen[DUNLIN_WIRE_PEERS + 1] = {0};
     for (uint32_t i = 0; i < message->n_peers; i++) {
         const dunlin__secagg_peer *peer = &message->peers[i];
-        const uint32_t place = secagg_place(server, peer_index, peer->peer_index);
+        const uint32_t place = dunlin__secagg_place(server, peer_index, peer->peer_index);
         if (place == 0 || is_seen[place] != 0) {
             return refuse_device(error, DUNLIN_PROTOCOL, peer_index,
                                  "tells of a peer that is no neighbour, or of one twice");
@@ -153,7 +154,7 @@ static dunlin_status check_told(const dunlin__secagg_server *server, uint32_t pe
                                                                  : DUNLIN_V1_SHARE_KIND_MASK_KEY;
         if (wanted == DUNLIN_V1_SHARE_KIND_NONE || peer->share_kind != wanted ||
             peer->share.size != DUNLIN_SECAGG_TOLD_BYTES ||
-            peer->share.bytes[0] != secagg_place(server, peer->peer_index, peer_index)) {
+            peer->share.bytes[0] != dunlin__secagg_place(server, peer->peer_index, peer_index)) {
             return refuse_device(error, DUNLIN_PROTOCOL, peer_index,
                                  "tells a share of another kind or place than was asked for");
         }
@@ -179,9 +180,10 @@ static dunlin_status take_unmask(dunlin__secagg_server *server, uint32_t peer_in
     return DUNLIN_OK;
 }
 
-dunlin_status secagg_take_request(dunlin__secagg_server *server, uint32_t peer_index,
-                                  const uint8_t *device_key, const dunlin__secagg_message *message,
-                                  dunlin_error *error)
+dunlin_status dunlin__secagg_take_request(dunlin__secagg_server *server, uint32_t peer_index,
+                                          const uint8_t *device_key,
+                                          const dunlin__secagg_message *message,
+                                          dunlin_error *error)
 {
     secagg_device *device = secagg_device_of(server, peer_index);
     dunlin_status status = DUNLIN_OK;
@@ -266,7 +268,7 @@ static dunlin_status give_next(void *ctx, uint32_t index, dunlin__secagg_peer *p
     if (now->step == DUNLIN_V1_SECAGG_STEP_ADVERTISE) {
         give_device_keys(server, neighbour, peer);
     } else if (now->step == DUNLIN_V1_SECAGG_STEP_SHARE) {
-        const uint32_t place = secagg_place(server, neighbour, now->peer_index);
+        const uint32_t place = dunlin__secagg_place(server, neighbour, now->peer_index);
         peer->ciphertext.size = DUNLIN_SECAGG_SEALED_BYTES;
         memcpy(peer->ciphertext.bytes,
                server->sealed + secagg_slot(server, neighbour, place) * DUNLIN_SECAGG_SEALED_BYTES,

@@ -47,7 +47,7 @@ static void wipe_slots(dunlin__secagg_server *server)
     server->told = NULL;
 }
 
-dunlin_status secagg_fail(dunlin__secagg_server *server, dunlin_status status)
+dunlin_status dunlin__secagg_fail(dunlin__secagg_server *server, dunlin_status status)
 {
     wipe_sums(server);
     wipe_slots(server);
@@ -194,7 +194,7 @@ dunlin_status dunlin__secagg_server_take(dunlin__secagg_server *server, uint32_t
                               server->step);
     }
     if (status == DUNLIN_OK && !message.poll) {
-        status = secagg_take_request(server, peer_index, device_key, &message, error);
+        status = dunlin__secagg_take_request(server, peer_index, device_key, &message, error);
     }
     dunlin__wipe(peers, room * sizeof(peers[0]));
     dunlin__free_array(&server->alloc, peers, room, sizeof(peers[0]));
@@ -238,7 +238,7 @@ dunlin_status dunlin__secagg_server_fold(dunlin__secagg_server *server, uint32_t
                                               "no memory for a block of %u", DUNLIN_SECAGG_BLOCK);
     dunlin__free_array(&server->alloc, block, n_block, 1);
     device->is_folded = status == DUNLIN_OK;
-    return status == DUNLIN_OK ? DUNLIN_OK : secagg_fail(server, status);
+    return status == DUNLIN_OK ? DUNLIN_OK : dunlin__secagg_fail(server, status);
 }
 
 /* Who is in the sum, from now on; sealed shares are of no use to anybody any more. */
@@ -271,7 +271,7 @@ dunlin_status dunlin__secagg_server_advance(dunlin__secagg_server *server, dunli
                             "step %u of the secure aggregation does not end", step);
     }
     if (step == DUNLIN_V1_SECAGG_STEP_ADVERTISE) {
-        status = secagg_draw_neighbours(server, error);
+        status = dunlin__secagg_draw_neighbours(server, error);
     } else if (step == DUNLIN_V1_SECAGG_STEP_MASK) {
         status = note_survivors(server, error);
     } else if (dunlin__secagg_server_count(server, step) < server->plan.threshold) {
@@ -281,7 +281,7 @@ dunlin_status dunlin__secagg_server_advance(dunlin__secagg_server *server, dunli
                          dunlin__secagg_server_count(server, step), step, server->plan.threshold);
     }
     if (status != DUNLIN_OK) {
-        return secagg_fail(server, status);
+        return dunlin__secagg_fail(server, status);
     }
     const bool skips = step == DUNLIN_V1_SECAGG_STEP_MASK && !server->plan.check_consistency;
     server->step = step + (skips ? 2 : 1);

@@ -174,7 +174,7 @@ dunlin_status dunlin__secagg_server_unmask(dunlin__secagg_server *server, dunlin
         }
     }
     if (status != DUNLIN_OK) {
-        return secagg_fail(server, status);
+        return dunlin__secagg_fail(server, status);
     }
     dunlin__wipe(server->told, secagg_slots(server) * sizeof(server->told[0]));
     server->step = DUNLIN_SECAGG_DONE;
