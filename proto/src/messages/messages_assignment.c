@@ -35,7 +35,7 @@ static void check_secagg_plan(dunlin__rules *rules, const dunlin__secagg_plan *p
     dunlin__rule_number(rules, "secagg.peer_index", plan->peer_index, 1, plan->n_cohort);
     dunlin__rule_number(rules, "secagg.least_devices", plan->least_devices, 2, plan->n_cohort);
     dunlin__rule_number(rules, "secagg.n_values", plan->n_values, 1, DUNLIN_WIRE_SECAGG_VALUES);
-    dunlin__rule_real(rules, "secagg.clip", plan->clip, 1e-30, 1e30);
+    dunlin__rule_real(rules, "secagg.clip", (double)plan->clip, 1e-30, 1e30);
     dunlin__rule_number(rules, "secagg.value_limit", plan->value_limit, 1, INT32_MAX);
     dunlin__rule_number(rules, "secagg.weight_limit", plan->weight_limit, 1, INT32_MAX);
 }
