@@ -8,6 +8,7 @@
 
 #include <mem/support.h>
 
+#include <math.h>
 #include <stdlib.h>
 
 uint32_t dunlin__secagg_place(const dunlin__secagg_server *server, uint32_t owner,
@@ -72,6 +73,23 @@ static void link_circle(dunlin__secagg_server *server, const uint32_t *order, ui
     }
 }
 
+/* Whether the set-up still holds for the `n` that came: all corrupt devices of the cohort may be
+ * among them. */
+static dunlin_status judge_again(const dunlin__secagg_server *server, uint32_t n,
+                                 dunlin_error *error)
+{
+    const double n_corrupt = ceil((double)server->plan.n_cohort * server->wish.corrupt - 1e-9);
+    dunlin__secagg_wish wish = server->wish;
+    wish.n_devices = n;
+    wish.corrupt = n_corrupt / (double)n;
+    if (wish.corrupt >= 1.0) {
+        return dunlin__fail(error, DUNLIN_REJECTED, "secagg", 0,
+                            "%u devices advertised keys, and %.0f of the cohort may be corrupt", n,
+                            n_corrupt);
+    }
+    return dunlin__secagg_judge(&wish, server->plan.n_neighbours, server->plan.threshold, error);
+}
+
 dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &server->alloc;
@@ -83,10 +101,7 @@ dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunl
                             "%u",
                             n, server->plan.least_devices, server->plan.threshold);
     }
-    dunlin__secagg_wish wish = server->wish;
-    wish.n_devices = n;
-    DUNLIN_TRY(
-        dunlin__secagg_judge(&wish, server->plan.n_neighbours, server->plan.threshold, error));
+    DUNLIN_TRY(judge_again(server, n, error));
     server->n_slots = server->plan.n_neighbours < n - 1 ? server->plan.n_neighbours : n - 1;
     server->neighbours = dunlin__alloc_zeroed(alloc, secagg_slots(server), sizeof(uint32_t));
     server->sealed = dunlin__alloc_zeroed(alloc, secagg_slots(server), DUNLIN_SECAGG_SEALED_BYTES);

@@ -380,27 +380,33 @@ Test(secagg_server, a_weak_setup_does_not_start)
     dunlin__secagg_server_close(NULL);
 }
 
-/* Ten of a thousand advertise: what was strong enough for all is not for them, half of them
- * corrupt. */
-Test(secagg_server, a_setup_that_few_make_weak)
+/* A server whose set-up is judged, and the first `n_come` of 60 devices, which advertise. */
+static void advance_with(const dunlin__secagg_wish *wish, uint32_t n_come, const char *wanted)
 {
     uint64_t state = test_seed(370);
-    dunlin__secagg_plan plan = secagg_terms(60, 40, 21, 32, 9);
-    dunlin__secagg_server_options options = {.plan = &plan, .wish = {0, 0.2, 0.1, 20.0, 10.0}};
-    dunlin_error error = {0};
+    const dunlin__secagg_plan plan = secagg_terms(60, 40, 21, 32, 9);
+    const dunlin__secagg_server_options options = {.plan = &plan, .wish = *wish};
     secagg_world world;
-    plan.least_devices = 2;
     secagg_world_open(&world, &plan, &state);
     dunlin__secagg_server_close(world.server);
-    cr_assert_eq(dunlin__secagg_server_open(&options, &world.server, &error), DUNLIN_OK, "%s",
-                 error.text);
-    for (uint32_t i = 24; i < 60; i++) {
+    cr_assert_eq(dunlin__secagg_server_open(&options, &world.server, &world.error), DUNLIN_OK, "%s",
+                 world.error.text);
+    for (uint32_t i = n_come; i < 60; i++) {
         world.members[i].leaves = DUNLIN_V1_SECAGG_STEP_ADVERTISE;
     }
     secagg_world_run_to(&world, DUNLIN_V1_SECAGG_STEP_ADVERTISE);
-    EXPECT(secagg_world_advance(&world), DUNLIN_REJECTED, "without a sum has chance");
+    EXPECT(secagg_world_advance(&world), DUNLIN_REJECTED, wanted);
     expect_failed(&world);
     secagg_world_close(&world);
+}
+
+/* What was strong enough for all is not for fewer: too few to spare, or mostly corrupt ones. */
+Test(secagg_server, a_setup_that_few_make_weak)
+{
+    advance_with(&(dunlin__secagg_wish){0, 0.2, 0.1, 20.0, 10.0}, 24, "without a sum has chance");
+    advance_with(&(dunlin__secagg_wish){0, 0.35, 0.0, 8.0, 8.0}, 30, "in corrupt hands has chance");
+    advance_with(&(dunlin__secagg_wish){0, 0.4, 0.0, 1.0, 8.0}, 24,
+                 "24 devices advertised keys, and 24 of the cohort may be corrupt");
 }
 
 /* Neighbours are as many as said, mutual, and nobody's own. */
