@@ -371,3 +371,19 @@ Test(options, name_what_is_wrong)
         cr_expect_null(strchr(text, '\n'));
     }
 }
+
+/* What is answered without a server needs nothing else on the line. */
+Test(options, a_question_stands_alone)
+{
+    const char *privacy[] = {"dunlin-server", "--privacy", "noise=1"};
+    const char *secagg[] = {"dunlin-server", "--secagg-table", "devices=100"};
+    server_command command;
+    cr_assert_not(server_command_parse(3, privacy, &command).is_done, "%s",
+                  program_last_refusal()->text);
+    cr_assert_str_eq(command.privacy, "noise=1");
+    cr_assert_null(command.secagg);
+    cr_assert_not(server_command_parse(3, secagg, &command).is_done, "%s",
+                  program_last_refusal()->text);
+    cr_assert_str_eq(command.secagg, "devices=100");
+    cr_assert_null(command.privacy);
+}
