@@ -8,6 +8,7 @@
 #include <common/price.h>
 #include <ctype.h>
 #include <errno.h>
+#include <simulate/simulate.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,8 @@ static const arg args[] = {
      "the secret of the server's --status-token, where the server is on another machine", 0, 0, 0},
     {"--population", ARG_TEXT, AT(population), "NAME", "whose work is asked for (fleet)", 0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the fleet", 0, 0, 0},
-    {"--clients", ARG_I64, AT(n_clients), "N", "devices (100)", 1, 65536, 0},
+    {"--clients", ARG_I64, AT(n_clients), "N", "devices (100; with --devices those of its file)", 1,
+     65536, AT(has_clients)},
     {"--first-index", ARG_I64, AT(first_index), "N",
      "with --server: these are devices N, N + 1 ... of several fleets (0)", 0, 65535, 0},
     {"--all-clients", ARG_I64, AT(n_all_clients), "M",
@@ -187,7 +189,12 @@ static const arg args[] = {
     {"--report", ARG_TEXT, AT(report_file), "FILE", "a self-contained HTML page", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json_file), "FILE", "the results as JSON; - for standard output", 0, 0,
      0},
-    {"--devices", ARG_LATER, 0, NULL, "device profiles are not there yet", 0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
+    {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},
+    {"--make-devices", ARG_TEXT, AT(make_devices), "N:PROFILE",
+     "write N devices into the file of --devices, by --seed, and end: phones2019, phones2025, "
+     "mixed",
+     0, 0, 0},
     {"--secagg", ARG_LATER, 0, NULL, "secure aggregation is not there yet", 0, 0, 0},
     {"--dp", ARG_LATER, 0, NULL, "differential privacy is not there yet", 0, 0, 0},
 };
@@ -354,7 +361,11 @@ static int check(fleet_flags *flags)
     int (*const checks[])(fleet_flags *) = {
         check_partition,  check_algorithm,      check_batch,         check_retry,
         check_validation, fleet_check_strategy, fleet_check_compress};
+    if (flags->make_devices != NULL) {
+        return sim_check_make(flags);
+    }
     int status = check_server(flags);
+    status = status == EXIT_OK ? sim_check(flags) : status;
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);
     }

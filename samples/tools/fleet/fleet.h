@@ -95,6 +95,9 @@ typedef struct fleet_flags {
     double update_clip, clip_quantile; /* 0: none */
     bool is_clip_layers;
     augment_choice changes;
+    /* Unequal devices in simulated time; simulate/. NULL: not given. */
+    const char *devices_file, *make_devices;
+    bool has_clients;
     /* Derived. */
     const char *strategy_name; /* without the number after it */
     data_choice choice;

@@ -5,6 +5,7 @@
 
 #include <curl/curl.h>
 #include <signal.h>
+#include <simulate/simulate.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,9 @@ int main(int argc, char **argv)
     args_result parsed = fleet_parse(argc, argv, &flags);
     if (parsed.is_done) {
         return parsed.exit_status;
+    }
+    if (flags.make_devices != NULL) {
+        return sim_make(&flags);
     }
     /* The command as typed, for the report. */
     char command[2048] = "dunlin-fleet";
