@@ -5,6 +5,8 @@
  */
 #include "command.h"
 
+#include "stepped.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +92,9 @@ static const arg args[] = {
      AT(options.has_seed)},
     {"--faults", ARG_TEXT, AT(options.faults_file), "FILE",
      "what goes wrong, and when (see FAULTS.md)", 0, 0, 0},
+    {"--stepped", ARG_I64, AT(stepped_ms), "MS",
+     "simulated time, from MS since 1970 on: it comes on standard input (see RUNNING.md)", 0,
+     (double)STEPPED_MOST_MS, AT(is_stepped)},
     {"--rotate-signing-key", ARG_FLAG, AT(wants_rotation), NULL,
      "with --state alone: the next key signs from now on; ends then", 0, 0, 0},
     {"--privacy", ARG_TEXT, AT(privacy), "QUESTION",

@@ -21,6 +21,8 @@ typedef struct server_command {
     int64_t n_threads;
     dunlin_log_level log_level;
     bool wants_rotation; /* of the signing key, and nothing else */
+    int64_t stepped_ms;  /* the first moment of simulated time */
+    bool is_stepped;     /* time comes on standard input */
     const char *privacy; /* a question of privacy, and nothing else; NULL: none */
     const char *secagg;  /* of secure aggregation, the same */
 } server_command;

@@ -2,6 +2,7 @@
  * main.c - dunlin-server: reads the command line, serves until a signal ends it.
  */
 #include "command.h"
+#include "stepped.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static int tell(const dunlin_error *error)
 {
@@ -52,12 +54,21 @@ static int serve(const server_command *command, const sigset_t *awaited)
 {
     dunlin_error error = {0};
     dunlin_server *server = NULL;
-    dunlin_status status = dunlin_server_create(&command->options, &server, &error);
+    dunlin_server_options options = command->options;
+    stepped time = {.fd = STDIN_FILENO, .out = stdout};
+    if (command->is_stepped) {
+        atomic_init(&time.now_ms, command->stepped_ms);
+        options.is_stepped = true;
+        options.now_ms_fn = stepped_now_ms;
+        options.now_ctx = &time;
+    }
+    dunlin_status status = dunlin_server_create(&options, &server, &error);
     if (status == DUNLIN_OK) {
         status = dunlin_server_start(server, &error);
     }
     if (status == DUNLIN_OK) {
-        status = attend(server, awaited, &error);
+        status = command->is_stepped ? stepped_attend(&time, server, awaited, &error)
+                                     : attend(server, awaited, &error);
     }
     if (status == DUNLIN_OK) {
         status = dunlin_server_stop(server, &error);

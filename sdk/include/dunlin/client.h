@@ -297,6 +297,10 @@ typedef struct dunlin_client_options {
      * this client no work. false: they are packed as the task says. What a round moved is
      * body_bytes_sent and body_bytes_received of its report. */
     bool sends_plain;
+    /* For simulations that are to be repeated: waits and windows are drawn from it. Keys, ids and
+     * signatures are not. 0: from the system's random numbers, as it should be elsewhere, so that
+     * devices do not come all at once. */
+    uint64_t random_seed;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 

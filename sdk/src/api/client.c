@@ -103,7 +103,10 @@ static dunlin_status fill_client(dunlin_client *client, const dunlin_client_opti
     if (!is_ok) {
         return dunlin__fail(error, DUNLIN_MEMORY, "client", 0, "no memory for a client");
     }
-    DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
+    client->random_state = options->random_seed;
+    if (options->random_seed == 0) {
+        DUNLIN_TRY(dunlin__random_bytes(&client->random_state, sizeof client->random_state, error));
+    }
     DUNLIN_TRY(dunlin__runtime_add(client->runtime, client, error));
     if (client->options.examples != NULL) {
         dunlin__examples_hold(client->options.examples);

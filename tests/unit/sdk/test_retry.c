@@ -288,6 +288,30 @@ RETRY_TEST(waits_out_of_range_are_refused_by_name)
     }
 }
 
+/* What a client waits after it could not reach its server for the first time. */
+static int64_t wait_of_seed(uint64_t seed)
+{
+    fake_world_close(&w);
+    w.options.random_seed = seed;
+    w.options.retry_first_ms = 1000000;
+    w.options.retry_most_ms = 1000000;
+    fake_world_open(&w);
+    w.server.spoil_call = DUNLIN_CALL_ENROL;
+    w.server.spoil = FAKE_LOST_REQUEST;
+    w.server.spoil_times = -1;
+    (void)run(DUNLIN_CLOSED, DUNLIN_OUTCOME_NONE);
+    const int64_t wait_ms = dunlin_client_wait_ms(w.client);
+    w.server.now_ms += wait_ms;
+    return wait_ms;
+}
+
+RETRY_TEST(waits_follow_from_a_seed)
+{
+    const int64_t first_ms = wait_of_seed(5);
+    cr_expect_eq(wait_of_seed(5), first_ms);
+    cr_expect_neq(wait_of_seed(6), first_ms);
+}
+
 /* An app that was built before these options were there gets the defaults. */
 RETRY_TEST(an_older_app_gets_the_defaults)
 {
