@@ -191,6 +191,12 @@ static const arg args[] = {
      0},
     {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
     {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},
+    {"--costs", ARG_TEXT, AT(costs_file), "FILE", "with --devices: what a step takes", 0, 0, 0},
+    {"--measure-costs", ARG_TEXT, AT(measure_file), "FILE",
+     "measure that for this model, batch and data, write it, and end", 0, 0, 0},
+    {"--sim-hours", ARG_F64, AT(sim_hours), "H",
+     "with --devices: give up after so many simulated hours (720)", 0.01, 100000, 0},
+    {"--events", ARG_TEXT, AT(events_file), "FILE", "with --devices: all events, as CSV", 0, 0, 0},
     {"--make-devices", ARG_TEXT, AT(make_devices), "N:PROFILE",
      "write N devices into the file of --devices, by --seed, and end: phones2019, phones2025, "
      "mixed",
@@ -364,7 +370,7 @@ static int check(fleet_flags *flags)
     if (flags->make_devices != NULL) {
         return sim_check_make(flags);
     }
-    int status = check_server(flags);
+    int status = flags->measure_file == NULL ? check_server(flags) : EXIT_OK;
     status = status == EXIT_OK ? sim_check(flags) : status;
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);
@@ -412,6 +418,7 @@ args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags)
                                .lr_decay = 1.0,
                                .momentum = 0.9,
                                .n_threads = 2,
+                               .sim_hours = 720.0,
                                .retry = {1000, 900000},
                                .retry_refused = {10000, 300000},
                                .seed = 1,

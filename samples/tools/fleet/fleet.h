@@ -96,7 +96,8 @@ typedef struct fleet_flags {
     bool is_clip_layers;
     augment_choice changes;
     /* Unequal devices in simulated time; simulate/. NULL: not given. */
-    const char *devices_file, *make_devices;
+    const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;
+    double sim_hours;
     bool has_clients;
     /* Derived. */
     const char *strategy_name; /* without the number after it */
@@ -150,6 +151,7 @@ typedef struct fleet_world {
     dunlin_trainer_pool *pool;
     int64_t n_params;
     int64_t batch;
+    int64_t largest_step;         /* of any device: of one whose remainder joins, more than batch */
     fleet_batch choice;           /* of --batch max; else all zero */
     char error[FLEET_TEXT_BYTES]; /* why the world could not be opened */
 } fleet_world;
@@ -179,6 +181,8 @@ typedef struct fleet_server {
     int32_t n_signing_keys;
     char status_token[256]; /* "": none */
     bool is_refused;        /* the status is not for us */
+    bool has_pipes;         /* its clock is ours: simulate/pipes.c */
+    int pipes[4];           /* its input (read, write), its output (read, write); -1: closed */
 } fleet_server;
 
 int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server);
@@ -222,12 +226,25 @@ typedef struct fleet_totals {
     double wall_s;
     char last_error[FLEET_TEXT_BYTES];
 } fleet_totals;
+
+/* What only the fleet knows. */
+typedef struct fleet_figures {
+    fleet_totals totals;
+    const uint64_t *peaks; /* most bytes of a learner, of rounds 0 to n_peaks - 1 */
+    int64_t n_peaks;
+} fleet_figures;
 void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals);
 uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round);
+/* Both, for the result; valid while the workers are there. */
+fleet_figures fleet_workers_figures(fleet_workers *workers);
 
 /* The result as JSON (a new reference), and as a self-contained page. */
 json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
-                     fleet_workers *workers);
+                     const fleet_figures *figures);
+/* Writes the files that the flags ask for; the result (taken over) goes to `out_result`, too, if
+ * there is one. EXIT_OK, or the line has been printed. */
+int fleet_give_results(const fleet_flags *flags, json_t *result, const char *command,
+                       json_t **out_result);
 bool fleet_report_write(const char *path, const json_t *result, const char *command,
                         char out_error[OUTPUT_ERROR_BYTES]);
 
@@ -247,6 +264,8 @@ fleet_end fleet_follow(const fleet_flags *flags, fleet_server *server, fleet_wor
  * `command` stands in the report; `out_result` (NULL: not wanted) takes a new reference.
  */
 int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result);
+/* The signal that ended a run, 0: none. */
+int fleet_interrupted(void);
 /* Ends a run soon, as the signal `number` does; for signal handlers. */
 void fleet_interrupt(int number);
 

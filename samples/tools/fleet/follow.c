@@ -21,6 +21,11 @@ void fleet_interrupt(int number)
     interrupted_by = number;
 }
 
+int fleet_interrupted(void)
+{
+    return interrupted_by;
+}
+
 /* The rounds of the task, which may be another's. */
 static int64_t n_wanted(const fleet_flags *flags, const json_t *status)
 {

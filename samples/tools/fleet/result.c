@@ -6,7 +6,7 @@
 #include <common/process.h>
 #include <math.h>
 
-static json_t *round_result(const json_t *from, fleet_workers *workers)
+static json_t *round_result(const json_t *from, const fleet_figures *figures)
 {
     static const char *const keys[] = {
         "round",    "accuracy",   "loss",       "participants", "dropped", "bytes_down",
@@ -19,7 +19,7 @@ static json_t *round_result(const json_t *from, fleet_workers *workers)
                                   value != NULL ? json_deep_copy(value) : json_null());
     }
     uint64_t number = (uint64_t)json_integer_value(json_object_get(from, "round"));
-    uint64_t peak_bytes = fleet_workers_round_peak(workers, number);
+    uint64_t peak_bytes = number < (uint64_t)figures->n_peaks ? figures->peaks[number] : 0;
     (void)json_object_set_new(round, "peak_bytes_max", json_integer((json_int_t)peak_bytes));
     return round;
 }
@@ -70,14 +70,12 @@ static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)
 }
 
 json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
-                     fleet_workers *workers)
+                     const fleet_figures *figures)
 {
-    fleet_totals totals;
-    fleet_workers_totals(workers, &totals);
     const json_t *from = json_object_get(status, "rounds");
     json_t *rounds = json_array();
     for (size_t i = 0; i < json_array_size(from); i++) {
-        (void)json_array_append_new(rounds, round_result(json_array_get(from, i), workers));
+        (void)json_array_append_new(rounds, round_result(json_array_get(from, i), figures));
     }
     static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by"};
     /* Of the model that the run ends with: the last round's, unless that was taken back. */
@@ -93,7 +91,7 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
                               json_integer((json_int_t)fleet_n_devices(flags, world)));
     (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));
     (void)json_object_set_new(result, "setup", setup_of(flags, world));
-    (void)json_object_set_new(result, "fleet", costs_of(flags, &totals));
+    (void)json_object_set_new(result, "fleet", costs_of(flags, &figures->totals));
     (void)json_object_set_new(result, "rounds", rounds);
     if (flags->sends_telemetry) {
         json_t *sums = json_object_get(status, "telemetry");

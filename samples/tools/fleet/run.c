@@ -7,12 +7,13 @@
 #include "fleet.h"
 
 #include <common/output.h>
+#include <simulate/costs.h>
+#include <simulate/simulate.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Writes the files asked for; the result goes to `out_result` too, if there is one. */
-static int give_results(const fleet_flags *flags, json_t *result, const char *command,
-                        json_t **out_result)
+int fleet_give_results(const fleet_flags *flags, json_t *result, const char *command,
+                       json_t **out_result)
 {
     char error[OUTPUT_ERROR_BYTES];
     int exit_status = EXIT_OK;
@@ -87,7 +88,8 @@ static int run_rounds(const fleet_flags *flags, const fleet_world *world, fleet_
     int exit_status = EXIT_FAILED;
     fleet_workers_stop(workers);
     if (end.is_over || is_interrupted) {
-        json_t *result = fleet_result(flags, world, end.status, workers);
+        const fleet_figures figures = fleet_workers_figures(workers);
+        json_t *result = fleet_result(flags, world, end.status, &figures);
         if (is_interrupted) {
             (void)json_object_set_new(result, "interrupted", json_true());
             const json_t *wanted = json_object_get(end.status, "rounds_wanted");
@@ -95,7 +97,8 @@ static int run_rounds(const fleet_flags *flags, const fleet_world *world, fleet_
                                       wanted != NULL ? json_copy((json_t *)(uintptr_t)wanted)
                                                      : json_integer((json_int_t)flags->n_rounds));
         }
-        exit_status = give_results(flags, result, command, is_interrupted ? NULL : out_result);
+        exit_status =
+            fleet_give_results(flags, result, command, is_interrupted ? NULL : out_result);
     }
     if (!flags->is_quiet) {
         print_summary(workers);
@@ -122,8 +125,16 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
     if (!flags->is_quiet) {
         print_setup(flags, &world);
     }
+    if (flags->measure_file != NULL) {
+        exit_status = sim_costs_measure(flags, &world, flags->measure_file);
+        fleet_world_close(&world);
+        return exit_status;
+    }
     exit_status = fleet_server_open(flags, &world, &server);
-    if (exit_status == EXIT_OK) {
+    if (exit_status == EXIT_OK && flags->devices_file != NULL) {
+        exit_status = sim_run(flags, &world, &server, command, out_result);
+        fleet_server_close(&server);
+    } else if (exit_status == EXIT_OK) {
         exit_status = fleet_workers_start(flags, &world, &server, &workers);
         if (exit_status == EXIT_OK) {
             exit_status = run_rounds(flags, &world, &server, workers, command, out_result);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <simulate/simulate.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,9 +109,10 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
                   (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
                   (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds",
                   (json_int_t)flags->n_rounds, "cohort", (json_int_t)flags->cohort, "clients",
-                  (json_int_t)flags->n_clients, "over_select", flags->over_select, "deadline_s",
-                  flags->deadline_s, "seed", (json_int_t)flags->seed, "algorithm", flags->algorithm,
-                  "evaluate_every", (json_int_t)flags->evaluate_every, "plan", plan);
+                  flags->devices_file != NULL ? (json_int_t)0 : (json_int_t)flags->n_clients,
+                  "over_select", flags->over_select, "deadline_s", flags->deadline_s, "seed",
+                  (json_int_t)flags->seed, "algorithm", flags->algorithm, "evaluate_every",
+                  (json_int_t)flags->evaluate_every, "plan", plan);
     /* The devices are the fleet's own: none counts for more examples than there are. */
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
     fleet_strategy_json(flags, task);
@@ -178,13 +180,18 @@ static void add_chosen_flags(const fleet_flags *flags, const char *validation, c
     }
     if (flags->faults_file != NULL) {
         argv[n_words++] = "--faults";
-        argv[n_words] = flags->faults_file;
+        argv[n_words++] = flags->faults_file;
+    }
+    if (flags->devices_file != NULL) {
+        argv[n_words++] = "--stepped";
+        argv[n_words] = SIM_BEGIN_TEXT;
     }
 }
 
 /* In the child: output to the log, then the server. */
-static void run_child(const fleet_flags *flags, const char *program, const char *folder)
+static void run_child(const fleet_flags *flags, const char *program, const fleet_server *server)
 {
+    const char *folder = server->folder;
     char log[FLEET_PATH_BYTES];
     char port[FLEET_PATH_BYTES];
     char state[FLEET_PATH_BYTES];
@@ -203,11 +210,15 @@ static void run_child(const fleet_flags *flags, const char *program, const char 
      */
     /* A second start with more rounds finds devices that were told that the run is over: they are
      * not to wait for the hour of a server by itself. */
-    (void)snprintf(windows, sizeof windows, "1:%lld:1", 50 + 2 * (long long)flags->n_clients);
+    (void)snprintf(windows, sizeof windows, flags->devices_file != NULL ? SIM_WINDOWS : "1:%lld:1",
+                   50 + 2 * (long long)flags->n_clients);
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd >= 0) {
         (void)dup2(fd, STDOUT_FILENO);
         (void)dup2(fd, STDERR_FILENO);
+    }
+    if (server->has_pipes) {
+        sim_pipes_child(server);
     }
     const char *argv[32] = {program,
                             "--listen",
@@ -356,14 +367,20 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
     if (join_path(path, server->folder, "port")) {
         (void)unlink(path);
     }
+    if (flags->devices_file != NULL && !sim_pipes_make(server)) {
+        return program_fail(&fleet_program, "no pipes to the server: %s", strerror(errno));
+    }
     sigset_t before;
     hold_signals(&before);
     server->pid = fork();
     if (server->pid == 0) {
         leave_group(&before);
-        run_child(flags, program, server->folder);
+        run_child(flags, program, server);
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (server->has_pipes) {
+        sim_pipes_parent(server);
+    }
     if (server->pid < 0) {
         server->pid = 0;
         return program_fail(&fleet_program, "no process for the server: %s", strerror(errno));
@@ -441,6 +458,7 @@ static int remove_entry(const char *path, const struct stat *about, int kind, st
 
 void fleet_server_close(fleet_server *server)
 {
+    sim_pipes_close(server);
     if (server->pid > 0) {
         (void)kill(server->pid, SIGTERM);
         int waited_ms = 0;

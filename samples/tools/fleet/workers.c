@@ -395,3 +395,10 @@ uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round)
     (void)pthread_mutex_unlock(&workers->lock);
     return peak_bytes;
 }
+
+fleet_figures fleet_workers_figures(fleet_workers *workers)
+{
+    fleet_figures figures = {.peaks = workers->peaks, .n_peaks = workers->flags->n_rounds + 1};
+    fleet_workers_totals(workers, &figures.totals);
+    return figures;
+}

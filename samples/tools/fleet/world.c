@@ -132,7 +132,8 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     dunlin_status status = fleet_batch_choose(flags, world, &options, &error);
     if (status == DUNLIN_OK) {
-        options.batch = largest_step(flags, world);
+        world->largest_step = largest_step(flags, world);
+        options.batch = world->largest_step;
         status = dunlin_trainer_estimate(world->model, &options, &report, &error);
     }
     progress_end(&line);

@@ -5,6 +5,8 @@
 #include "simulate.h"
 
 #include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
 
 int sim_check_make(const fleet_flags *flags)
 {
@@ -19,15 +21,70 @@ int sim_check_make(const fleet_flags *flags)
                : program_misuse(&fleet_program, "%s", error);
 }
 
-int sim_check(const fleet_flags *flags)
+/* What does not go with --devices, by name; NULL: all does. */
+static const char *refused_beside(const fleet_flags *flags)
 {
-    if (flags->devices_file == NULL) {
-        return EXIT_OK;
+    const struct {
+        bool is_given;
+        const char *text;
+    } ALL[] = {
+        {!flags->is_serving, "--devices needs --serve: server and devices share a clock"},
+        {flags->costs_file == NULL, "--devices needs --costs, what a step takes: --measure-costs"},
+        {strcmp(flags->batch_text, "max") == 0, "--batch max does not go with --devices"},
+        {flags->budget_bytes > 0, "--budget: with --devices the file says what memory they have"},
+        {strcmp(flags->algorithm, "scaffold") == 0,
+         "--algorithm scaffold averages over all devices, which --devices does not ask for"},
+        {flags->local != NULL, "--local does not go with --devices yet"},
+        {flags->faults_file != NULL, "--faults go by the real clock, --devices by another"},
+        {flags->tokens_file != NULL, "--tokens do not go with --devices: places are claimed"}};
+    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
+        if (ALL[i].is_given) {
+            return ALL[i].text;
+        }
     }
-    return program_misuse(&fleet_program,
-                          "--devices %s: runs with unequal devices are not there yet; "
-                          "--make-devices writes the file",
-                          flags->devices_file);
+    return NULL;
+}
+
+#define MOST_CLIENTS 65536
+
+int sim_check(fleet_flags *flags)
+{
+    char error[SIM_ERROR_BYTES];
+    sim_devices devices;
+    if (flags->measure_file != NULL && strcmp(flags->batch_text, "max") == 0) {
+        return program_misuse(&fleet_program, "--measure-costs needs a --batch of its own");
+    }
+    if (flags->devices_file == NULL || flags->measure_file != NULL) {
+        return flags->costs_file == NULL && flags->events_file == NULL
+                   ? EXIT_OK
+                   : program_misuse(&fleet_program, "--costs and --events go with --devices");
+    }
+    const char *wrong = refused_beside(flags);
+    if (wrong != NULL) {
+        return program_misuse(&fleet_program, "%s", wrong);
+    }
+    struct stat about;
+    if (stat(flags->devices_file, &about) == 0 && !S_ISREG(about.st_mode)) {
+        return program_fail(&fleet_program,
+                            "--devices %s: it is no regular file, and is read twice",
+                            flags->devices_file);
+    }
+    const bool is_read = sim_devices_read(flags->devices_file, 1, &devices, error);
+    const int64_t n_file = devices.n_file;
+    sim_devices_free(&devices);
+    if (!is_read) {
+        return program_fail(&fleet_program, "%s", error);
+    }
+    if (!flags->has_clients) {
+        flags->n_clients = n_file < MOST_CLIENTS ? n_file : MOST_CLIENTS;
+    }
+    if (flags->n_clients > n_file) {
+        return program_misuse(&fleet_program,
+                              "--clients %" PRId64 " is more than the %" PRId64
+                              " devices of --devices",
+                              flags->n_clients, n_file);
+    }
+    return EXIT_OK;
 }
 
 int sim_make(const fleet_flags *flags)

@@ -15,6 +15,7 @@
 #define N_BANDS 5
 #define N_RAMS 11
 #define MOST_BOUNDS 40
+#define LEAST_BATTERY 30
 
 /* The 333 phones of 2009 to 2019 in the ranking of ai-benchmark.com (by PKU-Chengxu/FLASH), in
  * fifths by their score of float inference on the processor: the median of each fifth, and how many
@@ -165,8 +166,25 @@ static int bounds_of(const day *of, int32_t out[MOST_BOUNDS])
     return n_kept;
 }
 
+/* The text of a state in the order of its letters. */
+static void write_entry(FILE *file, bool is_first, int32_t second, uint8_t state, int battery,
+                        uint64_t memory_bytes)
+{
+    char text[5];
+    int length = 0;
+    for (int bit = 0; bit < 4; bit++) {
+        if ((state & (1U << bit)) != 0) {
+            text[length++] = "ouci"[bit];
+        }
+    }
+    text[length] = '\0';
+    (void)fprintf(file, "%s[%d,\"%s\",%d,%llu]", is_first ? "" : ",", (int)second, text, battery,
+                  (unsigned long long)((state & SIM_IDLE) != 0 ? memory_bytes : memory_bytes / 2));
+}
+
 /* The battery falls by 5 points an hour and rises by 40 on the charger; two days, of which the
- * second is kept. Memory is halved while the phone is in use. */
+ * second is kept. An entry has the level at its beginning, so where it passes what training needs
+ * there is another one. Memory is halved while the phone is in use. */
 static void write_trace(FILE *file, const day *of, uint64_t memory_bytes)
 {
     int32_t bounds[MOST_BOUNDS];
@@ -176,20 +194,16 @@ static void write_trace(FILE *file, const day *of, uint64_t memory_bytes)
         const int32_t from = bounds[i % n];
         const int32_t to = i % n + 1 < n ? bounds[i % n + 1] : DAY_S;
         const uint8_t state = state_at(of, from);
+        const double rate = ((state & SIM_CHARGING) != 0 ? 40.0 : -5.0) / 3600.0;
+        const int32_t crossing = from + (int32_t)ceil((LEAST_BATTERY - battery) / rate);
         if (i >= n) {
-            char text[5];
-            int length = 0;
-            for (int bit = 0; bit < 4; bit++) {
-                if ((state & (1U << bit)) != 0) {
-                    text[length++] = "ouci"[bit];
-                }
-            }
-            text[length] = '\0';
-            (void)fprintf(
-                file, "%s[%d,\"%s\",%d,%llu]", i > n ? "," : "", (int)from, text, (int)battery,
-                (unsigned long long)((state & SIM_IDLE) != 0 ? memory_bytes : memory_bytes / 2));
+            write_entry(file, i == n, from, state, (int)battery, memory_bytes);
         }
-        battery += ((state & SIM_CHARGING) != 0 ? 40.0 : -5.0) * (double)(to - from) / 3600.0;
+        if (i >= n && crossing > from && crossing < to) {
+            write_entry(file, false, crossing, state, rate > 0 ? LEAST_BATTERY : LEAST_BATTERY - 1,
+                        memory_bytes);
+        }
+        battery += rate * (double)(to - from);
         battery = battery > 100.0 ? 100.0 : battery < 5.0 ? 5.0 : battery;
     }
 }
@@ -259,9 +273,9 @@ static void write_header(FILE *file, const profile *of, uint64_t seed)
 {
     (void)fprintf(file,
                   "{\"dunlin_devices\":1,\"profile\":\"%s\",\"seed\":%lld,\"period_s\":%d,"
-                  "\"requires\":[\"unmetered\",\"charging\",\"idle\"],\"least_battery\":30,"
+                  "\"requires\":[\"unmetered\",\"charging\",\"idle\"],\"least_battery\":%d,"
                   "\"classes\":[",
-                  of->name, (long long)seed, DAY_S);
+                  of->name, (long long)seed, DAY_S, LEAST_BATTERY);
     const char *comma = "";
     for (int years = 0; years < 2; years++) {
         for (int i = 0; (years == 0 ? of->phones_2019 : of->phones_2025) > 0.0 && i < N_BANDS;

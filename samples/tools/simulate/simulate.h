@@ -6,8 +6,27 @@
 
 #include <fleet/fleet.h>
 
-/* What goes with --devices; EXIT_OK, or the line has been printed. */
-int sim_check(const fleet_flags *flags);
+/* When simulated time begins, in ms since 1970: midnight of a Monday. */
+#define SIM_BEGIN_MS INT64_C(1767571200000)
+#define SIM_BEGIN_TEXT "1767571200000"
+/* --windows without it: a device that took part asks again after a minute, another one after five.
+ */
+#define SIM_WINDOWS "60000:300000:3600000"
+
+/* What goes with --devices and the other flags of simulated time; how many devices there are.
+ * EXIT_OK, or the line has been printed. */
+int sim_check(fleet_flags *flags);
+
+/* A run over the server that has been opened, to its results; EXIT_OK, or the line was printed. */
+int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *server,
+            const char *command, json_t **out_result);
+
+/* The pipes to the clock of a server that is going to be a child: made, in the child, in the
+ * parent, closed. False: errno says why. */
+bool sim_pipes_make(fleet_server *server);
+void sim_pipes_child(const fleet_server *server);
+void sim_pipes_parent(fleet_server *server);
+void sim_pipes_close(fleet_server *server);
 
 /* --make-devices: what goes with it, and the file. EXIT_OK, or the line has been printed. */
 int sim_check_make(const fleet_flags *flags);

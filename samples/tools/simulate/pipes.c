@@ -1,0 +1,106 @@
+/*
+ * pipes.c - the clock of a server that runs as a child: moments go to its standard input, "at MS"
+ * comes from its standard output when what is due has been done.
+ */
+#include "simulation.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ANSWER_MS 600000 /* folding and evaluating a large model takes its time */
+
+bool sim_pipes_make(fleet_server *server)
+{
+    int to[2];
+    int from[2];
+    if (pipe(to) != 0) {
+        return false;
+    }
+    if (pipe(from) != 0) {
+        (void)close(to[0]);
+        (void)close(to[1]);
+        return false;
+    }
+    server->pipes[0] = to[0];
+    server->pipes[1] = to[1];
+    server->pipes[2] = from[0];
+    server->pipes[3] = from[1];
+    server->has_pipes = true;
+    return true;
+}
+
+void sim_pipes_child(const fleet_server *server)
+{
+    (void)dup2(server->pipes[0], STDIN_FILENO);
+    (void)dup2(server->pipes[3], STDOUT_FILENO);
+    for (int i = 0; i < 4; i++) {
+        (void)close(server->pipes[i]);
+    }
+}
+
+void sim_pipes_parent(fleet_server *server)
+{
+    (void)close(server->pipes[0]);
+    (void)close(server->pipes[3]);
+    server->pipes[0] = -1;
+    server->pipes[3] = -1;
+}
+
+void sim_pipes_close(fleet_server *server)
+{
+    for (int i = 0; server->has_pipes && i < 4; i++) {
+        if (server->pipes[i] >= 0) {
+            (void)close(server->pipes[i]);
+        }
+    }
+    server->has_pipes = false;
+}
+
+/* A line of the server; false when it has ended, or says nothing for long. */
+static bool read_line(int fd, char *out, size_t size)
+{
+    size_t n = 0;
+    while (n < size - 1) {
+        struct pollfd input = {.fd = fd, .events = POLLIN};
+        const int ready = poll(&input, 1, ANSWER_MS);
+        if (ready < 0 && errno == EINTR) {
+            continue;
+        }
+        const ssize_t n_read = ready > 0 ? read(fd, out + n, 1) : 0;
+        if (n_read < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n_read <= 0) {
+            return false;
+        }
+        if (out[n] == '\n') {
+            break;
+        }
+        n++;
+    }
+    out[n] = '\0';
+    return true;
+}
+
+bool sim_server_tell(simulation *sim, int64_t us)
+{
+    char line[64];
+    char answer[256];
+    const int64_t ms = SIM_BEGIN_MS + us / 1000;
+    const int n = snprintf(line, sizeof line, "%" PRId64 "\n", ms);
+    if (write(sim->server->pipes[1], line, (size_t)n) != n) {
+        return false;
+    }
+    (void)snprintf(line, sizeof line, "at %" PRId64, ms);
+    do {
+        if (!read_line(sim->server->pipes[2], answer, sizeof answer)) {
+            return false;
+        }
+    } while (strcmp(answer, line) != 0);
+    sim->told_us = us;
+    return true;
+}

@@ -1,0 +1,146 @@
+/*
+ * report.c - what simulated time adds to the result: hours, who took part and who did not, and why.
+ */
+#include "simulation.h"
+
+#include <string.h>
+
+static json_t *share_or_null(double share)
+{
+    return share >= 0.0 ? json_real(share) : json_null();
+}
+
+static json_t *causes_of(const int64_t counts[SIM_CAUSES])
+{
+    json_t *object = json_object();
+    for (int cause = 0; cause < SIM_CAUSES; cause++) {
+        if (counts[cause] > 0) {
+            (void)json_object_set_new(object, sim_cause_name((sim_cause)cause),
+                                      json_integer((json_int_t)counts[cause]));
+        }
+    }
+    return object;
+}
+
+static json_t *classes_of(const simulation *sim)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < sim->devices.n_classes; i++) {
+        const sim_class_sums *sums = &sim->sums[i];
+        const double accuracy =
+            sums->n_examples > 0 ? (double)sums->n_right / (double)sums->n_examples : -1.0;
+        (void)json_array_append_new(
+            list,
+            json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "name",
+                      sim->devices.classes[i].name, "time_factor",
+                      sim->devices.classes[i].time_factor, "devices", (json_int_t)sums->n_devices,
+                      "assigned", (json_int_t)sums->n_assigned, "accepted",
+                      (json_int_t)sums->n_accepted, "dropped_by", causes_of(sums->dropped),
+                      "accuracy", share_or_null(accuracy), "bytes_down",
+                      (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
+    }
+    return list;
+}
+
+static json_t *hours_of(const simulation *sim)
+{
+    json_t *list = json_array();
+    for (int hour = 0; hour < 24; hour++) {
+        (void)json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "hour", hour, "ready",
+                                                    (json_int_t)sim->ready_at[hour], "accepted",
+                                                    (json_int_t)sim->accepted_at[hour]));
+    }
+    return list;
+}
+
+static json_t *budgets_of(const simulation *sim)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < sim->costs.n_rows; i++) {
+        const sim_cost *row = &sim->costs.rows[i];
+        if (sim->of_row[i] > 0) {
+            (void)json_array_append_new(
+                list,
+                json_pack("{s:I, s:I, s:I, s:I}", "budget_bytes", (json_int_t)row->budget_bytes,
+                          "planned_bytes", (json_int_t)row->planned_bytes, "step_us",
+                          (json_int_t)row->step_us, "trainings", (json_int_t)sim->of_row[i]));
+        }
+    }
+    return list;
+}
+
+/* Devices that took part at least once, and the most that one did. */
+static void add_spread(const simulation *sim, json_t *object)
+{
+    int64_t n_ever = 0;
+    int64_t most = 0;
+    for (int64_t i = 0; i < sim->n_clients; i++) {
+        n_ever += sim->clients[i].n_accepted > 0 ? 1 : 0;
+        most = sim->clients[i].n_accepted > most ? sim->clients[i].n_accepted : most;
+    }
+    (void)json_object_set_new(object, "devices_accepted", json_integer((json_int_t)n_ever));
+    (void)json_object_set_new(object, "accepted_most", json_integer((json_int_t)most));
+}
+
+/* The file of the last model, as the server keeps it. */
+static json_t *model_hash(const simulation *sim, const json_t *status)
+{
+    char path[FLEET_PATH_BYTES + 64];
+    char text[SIM_SHA256_TEXT];
+    const unsigned n = (unsigned)json_array_size(json_object_get(status, "rounds"));
+    (void)snprintf(path, sizeof path, "%s/server/models/%06u.weights", sim->server->folder, n + 1);
+    return sim_hash_file(path, text) ? json_string(text) : json_null();
+}
+
+static json_t *simulated_of(const simulation *sim)
+{
+    char devices[SIM_SHA256_TEXT];
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:o, s:o}",
+        "profile", sim->devices.profile, "costs_sha256", sim->costs.sha256, "events_sha256",
+        sim->events_sha256, "events", (json_int_t)sim->n_events, "hours",
+        (double)sim->now_us / 3.6e9, "classes", classes_of(sim), "by_hour", hours_of(sim),
+        "budgets", budgets_of(sim), "left_out", "memory", (json_int_t)sim->left_out.memory,
+        "storage", (json_int_t)sim->left_out.storage, "never_ready",
+        (json_int_t)sim->left_out.never_ready, "needs_planner", (json_int_t)sim->n_needs_planner,
+        "none_bytes", (json_int_t)sim->costs.none_bytes, "least_bytes",
+        (json_int_t)sim->costs.least_bytes, "accuracy_mean", share_or_null(sim->accuracy_mean),
+        "accuracy_worst_tenth", share_or_null(sim->worst_tenth));
+    add_spread(sim, object);
+    (void)json_object_set_new(
+        object, "devices_sha256",
+        sim_hash_file(sim->flags->devices_file, devices) ? json_string(devices) : json_null());
+    return object;
+}
+
+/* Whoever was late in a round that had enough others was not too slow for its deadline. */
+static void tell_surplus(simulation *sim, uint64_t round, const json_t *from)
+{
+    const char *closed_by = json_string_value(json_object_get(from, "closed_by"));
+    int64_t *counts = &sim->dropped_by[round * SIM_CAUSES];
+    if (closed_by != NULL && strcmp(closed_by, "goal") == 0) {
+        counts[SIM_CAUSE_SURPLUS] += counts[SIM_CAUSE_LATE];
+        counts[SIM_CAUSE_LATE] = 0;
+    }
+}
+
+void sim_report(simulation *sim, json_t *result, const json_t *status)
+{
+    const json_t *from = json_object_get(status, "rounds");
+    json_t *rounds = json_object_get(result, "rounds");
+    double hours = sim->begun_us > 0 ? (double)sim->begun_us / 3.6e9 : 0.0;
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        const json_t *one = json_array_get(from, i);
+        json_t *into = json_array_get(rounds, i);
+        const uint64_t round = (uint64_t)json_integer_value(json_object_get(one, "round"));
+        hours += json_number_value(json_object_get(one, "wall_s")) / 3600.0;
+        (void)json_object_set_new(into, "sim_hours", json_real(hours));
+        if (round <= (uint64_t)sim->n_rounds) {
+            tell_surplus(sim, round, one);
+            (void)json_object_set_new(into, "dropped_by",
+                                      causes_of(&sim->dropped_by[round * SIM_CAUSES]));
+        }
+    }
+    (void)json_object_set_new(result, "simulated", simulated_of(sim));
+    (void)json_object_set_new(result, "models_sha256", model_hash(sim, status));
+}

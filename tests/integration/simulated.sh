@@ -1,0 +1,148 @@
+#!/bin/bash
+# dunlin-fleet --devices: unequal devices in simulated time. The same seed gives the same events and bits at any number of
+# threads; who had work and did not count is counted once, with its cause; memory changes times, not bits; what does not go
+# together is refused. simulated.sh BIN-FOLDER
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work/tmp" # a run must leave nothing there
+mkdir "$TMPDIR"
+cd "$work"
+
+# expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
+expect() {
+    local wanted=$1 text=$2 got=0
+    shift 2
+    "$@" >/dev/null 2>error || got=$?
+    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" error || [ "$(wc -l <error)" -gt 1 ]; then
+        echo "simulated.sh: $* gave $got and: $(cat error)"
+        exit 1
+    fi
+}
+
+data=(--dataset synthetic --max-examples 600)
+"$bin/dunlin-fleet" --measure-costs costs.json "${data[@]}" >out
+"$bin/dunlin-fleet" --measure-costs large.json "${data[@]}" --batch 256 >out
+python3 - <<'PYTHON'
+import json
+costs = json.load(open("costs.json"))
+assert costs["model"] == "lenet5" and costs["batch"] == 32 and costs["none_bytes"] > costs["least_bytes"], costs
+budgets = [row["budget_bytes"] for row in costs["rows"]]
+assert budgets == sorted(budgets) and budgets[0] == 4 << 20 and budgets[-1] == 2 << 30, budgets
+assert all(row["planned_bytes"] <= row["budget_bytes"] and row["step_us"] > 0 for row in costs["rows"])
+# From here on the costs are this machine's no more, so that every machine sees the same run.
+for row in costs["rows"]:
+    row["step_us"] = 3000 if row["budget_bytes"] < 16 << 20 else 2000
+costs["evaluate_us"], costs["none_bytes"] = 700, 16 << 20
+json.dump(costs, open("costs.json", "w"))
+large = json.load(open("large.json"))
+assert large["batch"] == 256 and large["none_bytes"] > 8 << 20, large
+assert large["rows"][0]["planned_bytes"] < large["rows"][-1]["planned_bytes"], "4 MiB have the plan of 2 GiB"
+
+# A short day of 1,000 s: fast devices, slow ones, some that are ended, some that lose the charger, and three that cannot.
+header = {"dunlin_devices": 1, "profile": "hand-made", "period_s": 1000, "requires": ["charging", "unmetered"],
+          "classes": [{"name": "fast", "time_factor": 1}, {"name": "slow", "time_factor": 2e4}, {"name": "gone", "time_factor": 1e5}]}
+def device(name, **more):
+    return {"class": name, "memory": 64 << 20, "down": 1e6, "up": 2e5, "latency_us": 20000, "trace": [[0, "ouc"]], **more}
+devices = [device("fast") for _ in range(6)] + [device("slow") for _ in range(6)]
+devices += [device("slow", failures=1.0) for _ in range(4)]
+devices += [device("slow", trace=[[t, "ouc" if t % 40 == 0 else "ou"] for t in range(0, 1000, 20)]) for _ in range(8)]
+devices += [device("gone", memory=4 << 20, trace=[[0, "ouc", 90], [400, "o", 80, 64 << 20]]) for _ in range(4)]
+devices += [device("fast", memory=1000), device("fast", storage=1000), device("fast", trace=[[0, "oui"]])]
+def write(path, list):
+    with open(path, "w") as file:
+        for line in [header] + list:
+            file.write(json.dumps(line) + "\n")
+write("devices", devices)
+# The same six devices with little memory and with much.
+write("little", [device("fast", memory=4 << 20) for _ in range(6)])
+write("much", [device("fast", memory=64 << 20) for _ in range(6)])
+PYTHON
+
+# run DEVICES THREADS SEED NAME FLAG...
+run() {
+    "$bin/dunlin-fleet" --serve --devices "$1" --costs "${costs:-costs.json}" "${data[@]}" --threads "$2" --seed "$3" --json "$4.json" \
+        --events "$4.csv" --lr 0.05 --windows 1000:5000 "${@:5}" >"$4.out"
+}
+odd=(--rounds 8 --cohort 5 --over-select 1.6 --deadline 60)
+run devices 1 3 a "${odd[@]}"
+run devices 2 3 b "${odd[@]}"
+run devices 2 4 c "${odd[@]}"
+cmp a.csv b.csv
+costs=large.json
+run little 2 3 d --batch 256 --rounds 3 --cohort 6 --deadline 1000
+run much 1 3 e --batch 256 --rounds 3 --cohort 6 --deadline 1000 --evaluate
+python3 - <<'PYTHON'
+import csv, json
+a, b, c, d, e = (json.load(open(name + ".json")) for name in "abcde")
+sim = a["simulated"]
+figures = lambda run: [(r["accuracy"], r["loss"], r["wall_s"], r["sim_hours"], r["dropped_by"]) for r in run["rounds"]]
+assert figures(a) == figures(b) and a["models_sha256"] == b["models_sha256"] is not None, "1 and 2 threads differ"
+assert sim["events_sha256"] == b["simulated"]["events_sha256"] != c["simulated"]["events_sha256"]
+assert {k: v for k, v in sim.items()} == {k: v for k, v in b["simulated"].items()}
+assert len(a["rounds"]) == 8 and len(sim["costs_sha256"]) == len(sim["devices_sha256"]) == 64
+
+events = list(csv.DictReader(open("a.csv")))
+order = [(int(x["time_us"]), int(x["client"]), int(x["sequence"])) for x in events]
+assert order == sorted(order) and len(set(order)) == len(order) == sim["events"], "events are out of order"
+
+# Who had work counts, or is dropped for one cause.
+causes = {}
+for one in sim["classes"]:
+    assert one["assigned"] == one["accepted"] + sum(one["dropped_by"].values()), one
+    for cause, n in one["dropped_by"].items():
+        causes[cause] = causes.get(cause, 0) + n
+fast, slow, gone = sim["classes"]
+assert fast["accepted"] > 0 and slow["accepted"] > 0 and gone["accepted"] == 0, sim["classes"]
+assert fast["devices"] == 9 and set(fast["dropped_by"]) <= {"late"}, fast
+assert sum(sum(r["dropped_by"].values()) for r in a["rounds"]) == sum(causes.values()), causes
+assert causes.get("failure", 0) > 0 and causes.get("conditions", 0) > 0, causes
+assert causes.get("late", 0) + causes.get("surplus", 0) > 0, causes
+assert sim["left_out"] == {"memory": 1, "storage": 1, "never_ready": 1}, sim["left_out"]
+assert sim["needs_planner"] == 1, sim["needs_planner"] # the device of 1,000 bytes; the others have 64 MiB at times
+assert {x["budget_bytes"] for x in sim["budgets"]} == {4 << 20, 64 << 20}, sim["budgets"]
+assert sum(x["accepted"] for x in sim["by_hour"]) == sum(x["accepted"] for x in sim["classes"])
+hours = [r["sim_hours"] for r in a["rounds"]]
+assert hours == sorted(hours) and abs(hours[-1] - sim["hours"]) < 0.2, (hours, sim["hours"])
+assert any(r["wall_s"] >= 60 for r in a["rounds"]), "no round ended by its deadline"
+assert all(r["wall_s"] < 62 for r in a["rounds"]), [r["wall_s"] for r in a["rounds"]]
+
+# Memory changes times, not bits; evaluating around takes time alone.
+assert [r["accuracy"] for r in d["rounds"]] == [r["accuracy"] for r in e["rounds"]], "the bits depend on memory"
+assert d["models_sha256"] == e["models_sha256"] is not None
+assert d["simulated"]["needs_planner"] == 6 and e["simulated"]["needs_planner"] == 0
+assert [x["budget_bytes"] for x in d["simulated"]["budgets"]] == [4 << 20], d["simulated"]["budgets"]
+assert d["simulated"]["budgets"][0]["planned_bytes"] < e["simulated"]["budgets"][0]["planned_bytes"]
+assert e["rounds"][0]["devices"]["loss_after"] < e["rounds"][0]["devices"]["loss_before"]
+assert 0 < d["rounds"][0]["peak_bytes_max"] < e["rounds"][0]["peak_bytes_max"], (d["rounds"][0], e["rounds"][0])
+PYTHON
+[ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
+
+# What is wrong is said in one line.
+fleet() { "$bin/dunlin-fleet" "$@"; }
+some=(--devices devices --costs costs.json "${data[@]}")
+expect 2 "needs --serve" fleet --server https://127.0.0.1:1 --ca x "${some[@]}"
+expect 2 "needs --costs" fleet --serve --devices devices
+expect 2 "--budget" fleet --serve "${some[@]}" --budget 4MiB
+expect 2 "--batch max" fleet --serve "${some[@]}" --batch max --budget 1MiB
+expect 2 "--algorithm scaffold" fleet --serve "${some[@]}" --algorithm scaffold
+expect 2 "--clients 40 is more than the 31 devices" fleet --serve "${some[@]}" --clients 40
+expect 2 "go with --devices" fleet --serve --events x
+expect 1 "batch 32; this run has lenet5 with 61706 and batch 16" fleet --serve "${some[@]}" --batch 16
+sed 1d devices >headless
+expect 1 "line 1: it is no header" fleet --serve "${some[@]}" --devices headless
+sed 's/"down": 1000000.0/"down": -1/' devices >negative
+expect 1 'negative: line 2: "down" is -1' fleet --serve "${some[@]}" --devices negative
+sed 's/"step_us": [0-9]*/"step_us": 0/' costs.json >zero
+expect 1 '"step_us" is missing or outside' fleet --serve "${some[@]}" --costs zero
+sed -n '1p;32p' devices >never
+expect 1 "no device can take part any more: 0 lack memory, 0 storage, 1 are never" fleet --serve "${some[@]}" --devices never
+expect 1 "no regular file" fleet --serve "${some[@]}" --devices <(cat devices)
+expect 1 "not over after --sim-hours 0.02" fleet --serve "${some[@]}" --rounds 8 --cohort 5 --deadline 60 --sim-hours 0.02
+expect 2 "not N:PROFILE" fleet --make-devices 3:phones --devices x
+expect 1 "nowhere/x cannot be written" fleet --make-devices 3:mixed --devices nowhere/x
+fleet --make-devices 30:mixed --devices made --seed 5 >out
+grep -q "30 devices of mixed, seed 5" out
+[ "$(wc -l <made)" = 31 ]
+echo "simulated: $(python3 -c 'import json; s = json.load(open("a.json"))["simulated"]; print(s["events"], "events,", s["hours"], "hours")')"
