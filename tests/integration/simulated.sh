@@ -67,7 +67,7 @@ run() {
 }
 odd=(--rounds 8 --cohort 5 --over-select 1.6 --deadline 60)
 run devices 1 3 a "${odd[@]}"
-run devices 2 3 b "${odd[@]}"
+run devices 2 3 b "${odd[@]}" --report report.html
 run devices 2 4 c "${odd[@]}"
 cmp a.csv b.csv
 costs=large.json
@@ -81,6 +81,7 @@ figures = lambda run: [(r["accuracy"], r["loss"], r["wall_s"], r["sim_hours"], r
 assert figures(a) == figures(b) and a["models_sha256"] == b["models_sha256"] is not None, "1 and 2 threads differ"
 assert sim["events_sha256"] == b["simulated"]["events_sha256"] != c["simulated"]["events_sha256"]
 assert {k: v for k, v in sim.items()} == {k: v for k, v in b["simulated"].items()}
+assert a["fleet"]["idle_client_bytes"] > 0 and a["fleet"]["descriptors_peak"] > 3, a["fleet"]
 assert len(a["rounds"]) == 8 and len(sim["costs_sha256"]) == len(sim["devices_sha256"]) == 64
 
 events = list(csv.DictReader(open("a.csv")))
@@ -102,6 +103,7 @@ assert causes.get("late", 0) + causes.get("surplus", 0) > 0, causes
 assert sim["left_out"] == {"memory": 1, "storage": 1, "never_ready": 1}, sim["left_out"]
 assert sim["needs_planner"] == 1, sim["needs_planner"] # the device of 1,000 bytes; the others have 64 MiB at times
 assert {x["budget_bytes"] for x in sim["budgets"]} == {4 << 20, 64 << 20}, sim["budgets"]
+assert all(sum(x["accepted_by_hour"]) == x["accepted"] for x in sim["classes"]), sim["classes"]
 assert sum(x["accepted"] for x in sim["by_hour"]) == sum(x["accepted"] for x in sim["classes"])
 hours = [r["sim_hours"] for r in a["rounds"]]
 assert hours == sorted(hours) and abs(hours[-1] - sim["hours"]) < 0.2, (hours, sim["hours"])
@@ -117,6 +119,8 @@ assert d["simulated"]["budgets"][0]["planned_bytes"] < e["simulated"]["budgets"]
 assert e["rounds"][0]["devices"]["loss_after"] < e["rounds"][0]["devices"]["loss_before"]
 assert 0 < d["rounds"][0]["peak_bytes_max"] < e["rounds"][0]["peak_bytes_max"], (d["rounds"][0], e["rounds"][0])
 PYTHON
+grep -q 'id="classes"' report.html
+grep -q '"sim_hours"' report.html
 [ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
 
 # What is wrong is said in one line.
@@ -140,6 +144,21 @@ sed -n '1p;32p' devices >never
 expect 1 "no device can take part any more: 0 lack memory, 0 storage, 1 are never" fleet --serve "${some[@]}" --devices never
 expect 1 "no regular file" fleet --serve "${some[@]}" --devices <(cat devices)
 expect 1 "not over after --sim-hours 0.02" fleet --serve "${some[@]}" --rounds 8 --cohort 5 --deadline 60 --sim-hours 0.02
+mkdir -p old/server
+expect 1 "old: a run lies there" fleet --serve "${some[@]}" --state old
+
+# A server that dies ends the run, with a line.
+"$bin/dunlin-fleet" --serve "${some[@]}" --rounds 1000 --cohort 5 --deadline 60 --state killed >out 2>error &
+running=$!
+for _ in $(seq 600); do
+    [ -s killed/port ] && [ -s out ] && break
+    sleep 0.1
+done
+child=$(cat /proc/$running/task/$running/children 2>/dev/null || ps -o pid= --ppid $running)
+kill -9 $child
+code=0
+wait $running || code=$?
+[ $code = 1 ] && grep -q "the server ended" error || { echo "simulated.sh: a dead server gave $code: $(cat error)"; exit 1; }
 expect 2 "not N:PROFILE" fleet --make-devices 3:phones --devices x
 expect 1 "nowhere/x cannot be written" fleet --make-devices 3:mixed --devices nowhere/x
 fleet --make-devices 30:mixed --devices made --seed 5 >out

@@ -235,6 +235,8 @@ typedef struct fleet_figures {
 } fleet_figures;
 void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals);
 uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round);
+/* Those that are open in this process, -1 or less where the system does not tell. */
+int64_t fleet_count_descriptors(void);
 /* Both, for the result; valid while the workers are there. */
 fleet_figures fleet_workers_figures(fleet_workers *workers);
 

@@ -85,7 +85,7 @@ static device *heap_pop(fleet_workers *workers)
     }
 }
 
-static int64_t count_descriptors(void)
+int64_t fleet_count_descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
     int64_t n = 0;
@@ -121,7 +121,7 @@ static void note(fleet_workers *workers, device *item, dunlin_status status,
     }
     if (report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
         workers->totals.n_accepted++;
-        int64_t n_open = count_descriptors();
+        int64_t n_open = fleet_count_descriptors();
         if (n_open > workers->totals.n_descriptors) {
             workers->totals.n_descriptors = n_open;
         }

@@ -183,6 +183,25 @@ static int open_pools(simulation *sim)
     return EXIT_OK;
 }
 
+/* Hooks that count. */
+static void *count_alloc(void *ctx, size_t bytes, size_t align)
+{
+    simulation *sim = ctx;
+    void *memory = NULL;
+    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, bytes) != 0) {
+        return NULL;
+    }
+    (void)atomic_fetch_add(&sim->heap_bytes, (long long)bytes);
+    return memory;
+}
+
+static void count_free(void *ctx, void *memory, size_t bytes)
+{
+    simulation *sim = ctx;
+    (void)atomic_fetch_sub(&sim->heap_bytes, (long long)bytes);
+    free(memory);
+}
+
 static int open_runtime(simulation *sim)
 {
     char folder[FLEET_PATH_BYTES + 8];
@@ -193,6 +212,7 @@ static int open_runtime(simulation *sim)
     options.ca_file = sim->server->ca_file;
     options.clock = (dunlin_clock){
         .ctx = sim, .wall_ms_fn = wall_ms, .boot_ms_fn = boot_ms, .sleep_fn = sleep_ms};
+    options.alloc = (dunlin_alloc){.ctx = sim, .alloc_fn = count_alloc, .free_fn = count_free};
     return dunlin_runtime_create(&options, &sim->runtime, &error) == DUNLIN_OK ? EXIT_OK
                                                                                : fail(&error);
 }
@@ -207,9 +227,12 @@ int sim_clients_open(simulation *sim)
     }
     int status = open_pools(sim);
     status = status == EXIT_OK ? open_runtime(sim) : status;
+    const long long before_bytes = atomic_load(&sim->heap_bytes);
     for (int64_t i = 0; status == EXIT_OK && i < sim->n_clients; i++) {
         status = open_client(sim, i);
     }
+    sim->totals.idle_client_bytes =
+        (uint64_t)(atomic_load(&sim->heap_bytes) - before_bytes) / (uint64_t)sim->n_clients;
     return status;
 }
 

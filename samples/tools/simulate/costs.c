@@ -10,7 +10,7 @@
 
 #define MOST_BYTES (INT64_C(1) << 50)
 #define MOST_US (INT64_C(3600) * SIM_US_PER_S)
-#define PIECE_BYTES 65536
+#define PIECE_BYTES 4096
 
 bool sim_hash_file(const char *path, char out_text[SIM_SHA256_TEXT])
 {

@@ -5,6 +5,7 @@
 #include "simulate.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -47,6 +48,15 @@ static const char *refused_beside(const fleet_flags *flags)
 
 #define MOST_CLIENTS 65536
 
+/* A folder that a run has left: its server is further on than simulated time, which begins anew. */
+static bool has_run(const char *folder)
+{
+    char path[FLEET_PATH_BYTES];
+    struct stat about;
+    return folder != NULL && snprintf(path, sizeof path, "%s/server", folder) < (int)sizeof path &&
+           stat(path, &about) == 0;
+}
+
 int sim_check(fleet_flags *flags)
 {
     char error[SIM_ERROR_BYTES];
@@ -62,6 +72,11 @@ int sim_check(fleet_flags *flags)
     const char *wrong = refused_beside(flags);
     if (wrong != NULL) {
         return program_misuse(&fleet_program, "%s", wrong);
+    }
+    if (has_run(flags->state_folder)) {
+        return program_fail(&fleet_program,
+                            "--state %s: a run lies there, and simulated time begins anew",
+                            flags->state_folder);
     }
     struct stat about;
     if (stat(flags->devices_file, &about) == 0 && !S_ISREG(about.st_mode)) {

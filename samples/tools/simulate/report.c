@@ -22,6 +22,15 @@ static json_t *causes_of(const int64_t counts[SIM_CAUSES])
     return object;
 }
 
+static json_t *accepted_by_hour(const sim_class_sums *sums)
+{
+    json_t *list = json_array();
+    for (int hour = 0; hour < 24; hour++) {
+        (void)json_array_append_new(list, json_integer((json_int_t)sums->accepted_at[hour]));
+    }
+    return list;
+}
+
 static json_t *classes_of(const simulation *sim)
 {
     json_t *list = json_array();
@@ -30,14 +39,14 @@ static json_t *classes_of(const simulation *sim)
         const double accuracy =
             sums->n_examples > 0 ? (double)sums->n_right / (double)sums->n_examples : -1.0;
         (void)json_array_append_new(
-            list,
-            json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:o, s:I, s:I}", "name",
-                      sim->devices.classes[i].name, "time_factor",
-                      sim->devices.classes[i].time_factor, "devices", (json_int_t)sums->n_devices,
-                      "assigned", (json_int_t)sums->n_assigned, "accepted",
-                      (json_int_t)sums->n_accepted, "dropped_by", causes_of(sums->dropped),
-                      "accuracy", share_or_null(accuracy), "bytes_down",
-                      (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
+            list, json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", "name",
+                            sim->devices.classes[i].name, "time_factor",
+                            sim->devices.classes[i].time_factor, "devices",
+                            (json_int_t)sums->n_devices, "assigned", (json_int_t)sums->n_assigned,
+                            "accepted", (json_int_t)sums->n_accepted, "dropped_by",
+                            causes_of(sums->dropped), "accepted_by_hour", accepted_by_hour(sums),
+                            "accuracy", share_or_null(accuracy), "bytes_down",
+                            (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
     }
     return list;
 }
@@ -46,9 +55,13 @@ static json_t *hours_of(const simulation *sim)
 {
     json_t *list = json_array();
     for (int hour = 0; hour < 24; hour++) {
+        int64_t n_accepted = 0;
+        for (int32_t i = 0; i < sim->devices.n_classes; i++) {
+            n_accepted += sim->sums[i].accepted_at[hour];
+        }
         (void)json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "hour", hour, "ready",
                                                     (json_int_t)sim->ready_at[hour], "accepted",
-                                                    (json_int_t)sim->accepted_at[hour]));
+                                                    (json_int_t)n_accepted));
     }
     return list;
 }

@@ -12,6 +12,7 @@
 #include "simulate.h"
 
 #include <psa/crypto.h>
+#include <stdatomic.h>
 
 #define SIM_TEXT_BYTES 256
 
@@ -90,6 +91,7 @@ typedef struct sim_client {
 typedef struct sim_class_sums {
     int64_t n_devices, n_assigned, n_accepted;
     int64_t dropped[SIM_CAUSES];
+    int64_t accepted_at[24]; /* by hour of the day */
     uint64_t bytes_down, bytes_up;
     int64_t n_examples, n_right; /* of the last model, on the devices' examples */
 } sim_class_sums;
@@ -109,6 +111,7 @@ typedef struct simulation {
     bool is_own_pool[SIM_ROWS];
     sim_jobs *jobs;
     dunlin_runtime *runtime;
+    atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
     sim_client *clients;
     int64_t n_clients;
     int64_t *heap; /* indices of clients, by (due_us, index, sequence) */
@@ -126,7 +129,6 @@ typedef struct simulation {
     uint64_t *peaks;     /* by round */
     int64_t n_rounds;
     int64_t of_row[SIM_ROWS]; /* trainings planned for it */
-    int64_t accepted_at[24];  /* by hour of the day */
     int64_t ready_at[24];     /* devices that may train at the full hour of the first day */
     sim_class_sums sums[SIM_CLASSES];
     sim_left_out left_out;

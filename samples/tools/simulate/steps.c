@@ -87,10 +87,13 @@ static void end_work(simulation *sim, sim_client *client, dunlin_status status,
     if (status == DUNLIN_OK && report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
         client->n_accepted++;
         sums->n_accepted++;
-        sim->accepted_at[us % sim->devices.period_us * 24 / sim->devices.period_us]++;
+        sums->accepted_at[us % sim->devices.period_us * 24 / sim->devices.period_us]++;
         if (round <= (uint64_t)sim->n_rounds && report->peak_bytes > sim->peaks[round]) {
             sim->peaks[round] = report->peak_bytes;
         }
+        const int64_t n_open = sim->totals.n_accepted % 64 == 0 ? fleet_count_descriptors() : 0;
+        sim->totals.n_descriptors =
+            n_open > sim->totals.n_descriptors ? n_open : sim->totals.n_descriptors;
         sim->totals.n_accepted++;
         return;
     }
@@ -315,7 +318,9 @@ static int run(simulation *sim, view *seen, fleet_end *out_end)
                                 sim->flags->sim_hours);
         }
         if (!advance(sim)) {
-            (void)fleet_server_is_alive(sim->server);
+            if (!fleet_server_is_alive(sim->server)) {
+                return EXIT_FAILED; /* the line has been printed */
+            }
             return program_fail(&fleet_program, "the server at %s does not keep the time any more",
                                 sim->server->url);
         }
