@@ -65,6 +65,7 @@ typedef struct dunlin_view {
     const float *plus; /* only for the weight gradient of a convolution in one group; NULL: none */
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
+    bool is_rounded; /* with plus: the sum is rounded to bfloat16 after its clip */
 } dunlin_view;
 
 /* A gradient of a raw output: g * factor + raw * slope + offset of each channel. */
@@ -113,6 +114,7 @@ typedef struct dunlin_epilogue {
     const float *plus;                    /* NULL: none */
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
+    bool is_plus_rounded;                 /* as is_rounded of a view */
     dunlin_view_fn mask_fn;               /* no clip only with mask_scale and without plus */
     float low, high;
     const float *factor; /* NULL: 1; never with is_direct */
@@ -167,12 +169,20 @@ typedef struct dunlin_blend_call {
     dunlin_threads *threads;
 } dunlin_blend_call;
 
+/* A compact tensor of floats that is rounded to bfloat16 where it lies and stored as that, before
+ * sums are taken of it. */
+typedef struct dunlin_rounding {
+    float *floats; /* NULL: nothing is rounded */
+    uint16_t *halves;
+} dunlin_rounding;
+
 /* A gradient that lies in memory into a sink: closes what no kernel closed while writing it. */
 typedef struct dunlin_close_call {
     int64_t rows_per_sample, n_samples;
     int32_t channels;
     dunlin_grad from;
-    dunlin_epilogue to; /* to.out may be from.g with the same pitch; NULL: the sums alone */
+    dunlin_epilogue to;       /* to.out may be from.g with the same pitch; NULL: the sums alone */
+    dunlin_rounding rounding; /* of from.g, which has no factor and no raw then */
     bool is_reset;
     void *workspace; /* close_workspace_bytes() */
     dunlin_threads *threads;
@@ -214,6 +224,7 @@ typedef struct dunlin_sums_call {
     int64_t rows_per_sample, n_samples;
     int32_t channels;
     dunlin_stat stat;
+    dunlin_rounding rounding; /* of stat.raw */
     bool is_reset;
     void *workspace; /* close_workspace_bytes() */
     dunlin_threads *threads;

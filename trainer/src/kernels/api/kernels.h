@@ -371,6 +371,9 @@ typedef struct dunlin_kernels {
     /* rows of `width` floats from one pitch to another (in floats): concat and its gradient */
     void (*copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from_pitch,
                       float *to, int64_t to_pitch, dunlin_threads *threads);
+    /* n floats to the nearest bfloat16, as simd/bf16.h says it, and back */
+    void (*bf16_store)(int64_t n, const float *x, uint16_t *out, dunlin_threads *threads);
+    void (*bf16_load)(int64_t n, const uint16_t *x, float *out, dunlin_threads *threads);
     /* per sample: a (rows x columns) matrix transposed: NHWC <-> NCHW */
     void (*transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
                       dunlin_threads *threads);

@@ -4,6 +4,7 @@
  */
 #include "activation.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/simd/bf16.h"
 #include "units.h"
 
 #define GRAD_TILE_ROWS 8
@@ -16,10 +17,39 @@ uint64_t K(close_workspace_bytes)(int32_t channels, int64_t rows_per_sample,
     return 0;
 }
 
+static void round_row(float *x, uint16_t *halves, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        const vfloat v = vround_bf16(vload(x + i));
+        vstore(x + i, v);
+        vstore_halves(halves + i, v);
+    }
+    for (; i < n; i++) {
+        x[i] = bf16_round(x[i]);
+        halves[i] = bf16_half(x[i]);
+    }
+}
+
+static void round_block(const dunlin_rounding *rounding, const unit_block *block, int64_t pixel,
+                        int64_t channels)
+{
+    if (rounding->floats == NULL) {
+        return;
+    }
+    const bool is_whole = block->n_channels == channels;
+    const int64_t n = is_whole ? block->n_rows * channels : block->n_channels;
+    for (int64_t i = 0; i < (is_whole ? 1 : block->n_rows); i++) {
+        const int64_t at = (pixel + i) * channels + block->channel;
+        round_row(rounding->floats + at, rounding->halves + at, n);
+    }
+}
+
 static void close_block(const void *ctx, const unit_block *block)
 {
     const dunlin_close_call *call = ctx;
     const int64_t pixel = block->sample * call->rows_per_sample + block->row;
+    round_block(&call->rounding, block, pixel, call->channels);
     epilogue_rows rows = {.dx = call->from.g + pixel * call->from.pitch + block->channel,
                           .dx_pitch = call->from.pitch,
                           .pixel = pixel,
@@ -75,6 +105,7 @@ static void sums_block(const void *ctx, const unit_block *block)
     const dunlin_sums_call *call = ctx;
     const dunlin_stat *stat = &call->stat;
     const int64_t pixel = block->sample * call->rows_per_sample + block->row;
+    round_block(&call->rounding, block, pixel, call->channels);
     K(stat_rows)
     (stat->raw + pixel * stat->raw_pitch + block->channel, stat->raw_pitch, block->n_rows,
      block->n_channels, stat->about + block->channel, block->sums);

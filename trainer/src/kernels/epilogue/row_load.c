@@ -5,6 +5,7 @@
  * A row's element passes through the same operations in the same order wherever it is done.
  */
 #include "activation.h"
+#include "kernels/simd/bf16.h"
 #include "sink.h"
 
 #define TILE 8
@@ -31,7 +32,7 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
 
 /* The same of a residual sum. */
 ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                              bool is_scaled, int64_t c, int32_t n, int64_t n_rows)
+                              bool is_scaled, bool is_rounded, int64_t c, int32_t n, int64_t n_rows)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
@@ -50,7 +51,8 @@ ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, in
         if (is_scaled) {
             other = vfma(other, plus_scale, plus_shift);
         }
-        vstore_n(out, vclip(vfma(vload_n(x, n), scale, shift) + other, low, high), n);
+        const vfloat sum = vclip(vfma(vload_n(x, n), scale, shift) + other, low, high);
+        vstore_n(out, is_rounded ? vround_bf16(sum) : sum, n);
         x += rows->pixel_step * view->pitch;
         plus += rows->pixel_step * view->plus_pitch;
         out += rows->out_pitch;
@@ -63,7 +65,9 @@ typedef enum view_form {
     VIEW_HARD_SWISH,
     VIEW_SILU,
     VIEW_SUM,
-    VIEW_SUM_OF_NORMS
+    VIEW_SUM_OF_NORMS,
+    VIEW_ROUNDED_SUM,
+    VIEW_ROUNDED_SUM_OF_NORMS
 } view_form;
 
 ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
@@ -80,10 +84,16 @@ ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int
         view_vector(view, rows, first, DUNLIN_VIEW_SILU, c, n, n_rows);
         break;
     case VIEW_SUM:
-        sum_vector(view, rows, first, false, c, n, n_rows);
+        sum_vector(view, rows, first, false, false, c, n, n_rows);
         break;
     case VIEW_SUM_OF_NORMS:
-        sum_vector(view, rows, first, true, c, n, n_rows);
+        sum_vector(view, rows, first, true, false, c, n, n_rows);
+        break;
+    case VIEW_ROUNDED_SUM:
+        sum_vector(view, rows, first, false, true, c, n, n_rows);
+        break;
+    case VIEW_ROUNDED_SUM_OF_NORMS:
+        sum_vector(view, rows, first, true, true, c, n, n_rows);
         break;
     }
 }
@@ -148,6 +158,10 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
         view_tiles(view, rows, VIEW_SILU);
     } else if (view->plus == NULL) {
         view_tiles(view, rows, VIEW_NORM);
+    } else if (view->is_rounded && view->plus_scale == NULL) {
+        view_tiles(view, rows, VIEW_ROUNDED_SUM);
+    } else if (view->is_rounded) {
+        view_tiles(view, rows, VIEW_ROUNDED_SUM_OF_NORMS);
     } else if (view->plus_scale == NULL) {
         view_tiles(view, rows, VIEW_SUM);
     } else {

@@ -8,6 +8,7 @@
 #include "sink.h"
 
 #include "activation.h"
+#include "kernels/simd/bf16.h"
 
 #define TILE 8
 #define ROW_PREFETCH 1024 /* floats */
@@ -17,7 +18,7 @@ typedef struct epilogue_form {
     bool is_stored, is_streamed, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
-    bool has_plus, is_plus_scaled;
+    bool has_plus, is_plus_scaled, is_plus_rounded;
     dunlin_view_fn mask_fn;
 } epilogue_form;
 
@@ -94,6 +95,7 @@ ALWAYS_INLINE void epilogue_vector(const dunlin_epilogue *epilogue, const epilog
             if (form.has_plus) {
                 const vfloat plus = vload_n(row.plus + c, n);
                 by += form.is_plus_scaled ? vfma(plus, plus_scale, plus_shift) : plus;
+                by = form.is_plus_rounded ? vround_bf16(vclip(by, low, high)) : by;
             }
             t = view_grad(form.mask_fn, t, by, low, high);
         }
@@ -208,6 +210,7 @@ static epilogue_form form_of(const dunlin_epilogue *epilogue)
                        epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
     form.has_plus = form.is_scaled && epilogue->plus != NULL;
     form.is_plus_scaled = form.has_plus && epilogue->plus_scale != NULL;
+    form.is_plus_rounded = form.has_plus && epilogue->is_plus_rounded;
     return form;
 }
 
@@ -361,6 +364,19 @@ static void epilogue_plain(const dunlin_epilogue *epilogue, const epilogue_rows 
     }
 }
 
+/* One batch norm's sums of a gradient that lies there. */
+static void epilogue_sums(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
+{
+    const epilogue_form form = {.n_stats = 1};
+    epilogue_all(epilogue, rows, form);
+}
+
+static bool is_sums(const epilogue_form *form)
+{
+    return !form->is_stored && !form->has_mask && !form->has_addend && !form->has_factor &&
+           form->n_stats == 1;
+}
+
 static bool is_plain(const epilogue_form *form)
 {
     return form->is_stored && !form->has_mask && !form->has_addend && !form->has_factor &&
@@ -385,8 +401,8 @@ static bool is_form(const epilogue_form *a, bool has_factor, bool is_direct, boo
 /* A residual sum's that is read through its terms, with the statistics of each that is a view. */
 static bool is_terms(const epilogue_form *form)
 {
-    return form->has_plus && form->is_stored && form->is_direct && form->is_raw_mask &&
-           form->n_stats == (form->is_plus_scaled ? 2U : 1U);
+    return form->has_plus && !form->is_plus_rounded && form->is_stored && form->is_direct &&
+           form->is_raw_mask && form->n_stats == (form->is_plus_scaled ? 2U : 1U);
 }
 
 /* What epilogue_active() does. */
@@ -409,6 +425,8 @@ void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows
         } else {
             epilogue_terms(epilogue, rows);
         }
+    } else if (is_sums(&form)) {
+        epilogue_sums(epilogue, rows);
     } else if (is_plain(&form)) {
         epilogue_plain(epilogue, rows);
     } else if (is_form(&form, false, false, false, true, true)) {

@@ -62,4 +62,15 @@ static inline int64_t finite_count(const float *x, int64_t n)
     return first;
 }
 
+/* None of n upper halves of floats has an exponent of ones. */
+static inline bool finite_is_all_bf16(const uint16_t *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if ((x[i] & 0x7f80U) == 0x7f80U) {
+            return false;
+        }
+    }
+    return true;
+}
+
 #endif
