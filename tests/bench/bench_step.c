@@ -32,7 +32,7 @@ typedef struct flags {
     int64_t image, classes, batch, micro_batch, n_threads, core, steps, warmup, vocabulary, n_worst;
     double max_seconds;
     uint64_t budget_bytes;
-    bool is_profile, is_json, has_core, no_fuse, is_ghost;
+    bool is_profile, is_json, has_core, no_fuse, is_ghost, is_bf16;
 } flags;
 
 #define AT(member) offsetof(flags, member)
@@ -60,6 +60,7 @@ static const arg table[] = {
     {"--costs", ARG_TEXT, AT(costs), "FILE", "measured costs; made if it is not there", 0, 0, 0},
     {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL, "normalisation and activation by themselves", 0, 0,
      0},
+    {"--bf16", ARG_FLAG, AT(is_bf16), NULL, "storage in bfloat16", 0, 0, 0},
     {"--profile", ARG_FLAG, AT(is_profile), NULL, "time per kernel and the worst ops", 0, 0, 0},
     {"--worst", ARG_I64, AT(n_worst), "N", "how many of them (25)", 1, 1e6, 0},
     {"--json", ARG_FLAG, AT(is_json), NULL, "one line of JSON instead of text", 0, 0, 0},
@@ -202,6 +203,7 @@ static dunlin_trainer_options make_options(const flags *given)
     options.momentum = 0.9F;
     options.isa = given->isa;
     options.no_fuse = given->no_fuse;
+    options.storage = given->is_bf16 ? DUNLIN_STORAGE_BF16 : DUNLIN_STORAGE_EXACT;
     options.micro_batch = given->micro_batch;
     options.ghost_statistics = given->is_ghost;
     return options;

@@ -46,7 +46,8 @@ static dunlin_model *make_model(void)
     return model;
 }
 
-static dunlin_trainer *make_trainer(const dunlin_model *model, dunlin_optimizer optimizer)
+static dunlin_trainer *make_trainer(const dunlin_model *model, dunlin_optimizer optimizer,
+                                    dunlin_storage storage)
 {
     dunlin_trainer *trainer = NULL;
     dunlin_error error = {0};
@@ -55,6 +56,7 @@ static dunlin_trainer *make_trainer(const dunlin_model *model, dunlin_optimizer 
     options.optimizer = optimizer;
     options.momentum = optimizer == DUNLIN_OPTIMIZER_SGD ? 0.9F : 0.0F;
     options.seed = 5;
+    options.storage = storage;
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
                  error.text);
     return trainer;
@@ -78,14 +80,10 @@ static dunlin_trainer *make_integer_trainer(const dunlin_model *model)
     return trainer;
 }
 
-/* `is_integer`: of precision niti, whatever the optimiser. */
-static void write_checkpoint(const char *folder, const char *name, dunlin_optimizer optimizer,
-                             bool is_integer)
+/* Trains and saves; takes the trainer. */
+static void write_checkpoint(const char *folder, const char *name, dunlin_trainer *trainer)
 {
     char path[512];
-    dunlin_model *model = make_model();
-    dunlin_trainer *trainer =
-        is_integer ? make_integer_trainer(model) : make_trainer(model, optimizer);
     dunlin_source source = DUNLIN_SOURCE_INIT;
     source.read_fn = read_examples;
     source.n_examples = N_CLASSES;
@@ -97,6 +95,18 @@ static void write_checkpoint(const char *folder, const char *name, dunlin_optimi
     path_of(folder, name, path);
     cr_assert_eq(dunlin_trainer_save_checkpoint(trainer, path), DUNLIN_OK);
     dunlin_trainer_destroy(trainer);
+}
+
+static void write_checkpoints(const char *folder)
+{
+    dunlin_model *model = make_model();
+    write_checkpoint(folder, "checkpoint_2_sgd.ckpt",
+                     make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_EXACT));
+    write_checkpoint(folder, "checkpoint_2_adam.ckpt",
+                     make_trainer(model, DUNLIN_OPTIMIZER_ADAM, DUNLIN_STORAGE_EXACT));
+    write_checkpoint(folder, "checkpoint_3_niti.ckpt", make_integer_trainer(model));
+    write_checkpoint(folder, "checkpoint_4_bf16.ckpt",
+                     make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_BF16));
     dunlin_model_destroy(model);
 }
 
@@ -122,9 +132,7 @@ static const char *folder_of_files(void)
     if (folder == NULL) {
         return DUNLIN_FORMATS;
     }
-    write_checkpoint(folder, "checkpoint_2_sgd.ckpt", DUNLIN_OPTIMIZER_SGD, false);
-    write_checkpoint(folder, "checkpoint_2_adam.ckpt", DUNLIN_OPTIMIZER_ADAM, false);
-    write_checkpoint(folder, "checkpoint_3_niti.ckpt", DUNLIN_OPTIMIZER_SGD, true);
+    write_checkpoints(folder);
     write_costs(folder);
     return folder;
 }
@@ -176,7 +184,8 @@ static void check_checkpoint(const char *name, uint64_t version, dunlin_optimize
     cr_expect_eq(number_at(bytes, n - 4, 4), crc32(0, bytes, (uInt)(n - 4)));
 
     dunlin_model *model = make_model();
-    dunlin_trainer *trainer = make_trainer(model, optimizer);
+    dunlin_trainer *trainer =
+        make_trainer(model, optimizer, version == 4 ? DUNLIN_STORAGE_BF16 : DUNLIN_STORAGE_EXACT);
     cr_assert_eq(dunlin_trainer_load_checkpoint(trainer, path), DUNLIN_OK, "%s: %s", name,
                  dunlin_trainer_last_error(trainer)->text);
     cr_expect_eq(dunlin_trainer_n_steps(trainer), 3);
@@ -200,6 +209,7 @@ Test(formats, checkpoints_load_for_ever)
     check_checkpoint("checkpoint_2_sgd.ckpt", 2, DUNLIN_OPTIMIZER_SGD);
     check_checkpoint("checkpoint_2_adam.ckpt", 2, DUNLIN_OPTIMIZER_ADAM);
     check_checkpoint("checkpoint_1_sgd.ckpt", 1, DUNLIN_OPTIMIZER_SGD);
+    check_checkpoint("checkpoint_4_bf16.ckpt", 4, DUNLIN_OPTIMIZER_SGD);
 }
 
 /* Version 3: a site of 24 bytes before each parameter's weights, all others at the end. */

@@ -29,7 +29,8 @@ typedef enum dunlin_dtype {
     DUNLIN_I64 = 4,
     DUNLIN_F64 = 5,
     DUNLIN_F16 = 6,
-    DUNLIN_I8 = 7
+    DUNLIN_I8 = 7,
+    DUNLIN_BF16 = 8 /* the upper half of a DUNLIN_F32: 8 bits of exponent, 7 of fraction */
 } dunlin_dtype;
 
 /** @return bytes of one element; 0 for an unknown type. */

@@ -17,6 +17,7 @@ size_t dunlin_dtype_bytes(dunlin_dtype dtype)
     case DUNLIN_F64:
         return 8;
     case DUNLIN_F16:
+    case DUNLIN_BF16:
         return 2;
     default:
         return 0;

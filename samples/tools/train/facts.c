@@ -34,6 +34,7 @@ static json_t *hyper_object(const train_flags *flags)
     object_text(object, "optimizer", flags->optimizer);
     const bool is_integer = train_is_integer(flags);
     object_text(object, "precision", flags->precision != NULL ? flags->precision : "fp32");
+    object_text(object, "storage", flags->storage);
     object_text(object, "grad_bits", is_integer ? flags->grad_bits : NULL);
     object_real(object, "lr", is_integer ? (double)NAN : flags->lr);
     object_real(object, "momentum", is_sgd && !is_integer ? flags->momentum : (double)NAN);

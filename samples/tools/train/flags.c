@@ -340,6 +340,8 @@ static const arg flags_table[] = {
      AT(has_ignore_label)},
     {"--precision", ARG_TEXT, AT(precision), "fp32|niti",
      "the numbers to train in: niti has int8 weights, activations and errors (fp32)", 0, 0, 0},
+    {"--storage", ARG_TEXT, AT(storage), "exact|bf16",
+     "how a step stores what it keeps: bf16 takes half the memory, and rounds (exact)", 0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
      "of niti: bits of the largest update, in place of a rate: one after the other over the run "
      "(5,4,3)",

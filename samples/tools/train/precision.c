@@ -1,5 +1,6 @@
 /*
- * precision.c - --precision and --grad-bits: what goes with them, and the bits of a run's steps.
+ * precision.c - --precision, --grad-bits and --storage: what goes with them, and the bits of a
+ * run's steps.
  */
 #include "train.h"
 
@@ -38,8 +39,25 @@ static const char *given_in_vain(const train_flags *flags)
     return NULL;
 }
 
+static int take_storage(train_flags *flags)
+{
+    static const char *const names[] = {"exact", "bf16", "int8"};
+    flags->storage = flags->storage != NULL ? flags->storage : names[0];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], flags->storage) == 0) {
+            flags->storage_value = (dunlin_storage)i;
+            return EXIT_OK;
+        }
+    }
+    return program_misuse(&train_program, "--storage %s: exact, bf16 or int8", flags->storage);
+}
+
 int train_check_precision(train_flags *flags)
 {
+    const int status = take_storage(flags);
+    if (status != EXIT_OK) {
+        return status;
+    }
     if (!train_is_integer(flags)) {
         return flags->grad_bits == NULL
                    ? EXIT_OK

@@ -105,6 +105,9 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     object_number(root, "least_micro_batch", report->least_micro_batch);
     object_flag(root, "ghost", report->is_ghost);
     object_number(root, "n_ghost_norms", report->n_ghost_norms);
+    object_flag(root, "is_exact", report->is_exact);
+    object_number(root, "n_narrow", report->n_narrow);
+    object_bytes(root, "narrow_bytes", report->narrow_bytes);
     object_text(root, "packing", report->packing);
 }
 
@@ -174,6 +177,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     object_text(root, "data_sha256", result->data_sha256[0] != '\0' ? result->data_sha256 : NULL);
     object_real(root, "lr", train_is_integer(flags) ? (double)NAN : flags->lr);
     object_text(root, "precision", flags->precision != NULL ? flags->precision : "fp32");
+    object_text(root, "storage", flags->storage);
     object_text(root, "grad_bits", train_is_integer(flags) ? flags->grad_bits : NULL);
     object_text(root, "loss", flags->loss);
     object_text(root, "optimizer", flags->optimizer);

@@ -342,6 +342,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.freeze_batch_norm = flags->freeze_batch_norm;
     options.ghost_statistics = flags->is_ghost;
     options.no_fuse = flags->no_fuse;
+    options.storage = flags->storage_value;
     options.seed = flags->seed;
     train_choose_parameters(flags, &options);
     options.isa = flags->isa;

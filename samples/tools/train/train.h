@@ -39,6 +39,8 @@ typedef struct train_flags {
     const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
     const char *swap_dir, *swap_speed;
     const char *precision, *grad_bits; /* NULL: fp32; the precision's own */
+    const char *storage;               /* NULL: exact */
+    dunlin_storage storage_value;
     int64_t image, length, classes, max_examples, n_writers;
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding, ahead_threads;

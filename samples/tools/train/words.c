@@ -103,6 +103,15 @@ void train_print_ghost(const train_flags *flags, const dunlin_trainer_report *re
     }
 }
 
+static void print_storage(const train_flags *flags, const dunlin_trainer_report *report)
+{
+    if (report->storage != DUNLIN_STORAGE_EXACT) {
+        printf("  %-18s %10s  %" PRId32
+               " tensor%s of the step rounded: other weights, by rounding\n",
+               "storage", flags->storage, report->n_narrow, plural(report->n_narrow));
+    }
+}
+
 static void print_choices(const train_flags *flags, const dunlin_trainer_report *report)
 {
     const size_scale scale = scale_of(report->planned_bytes);
@@ -141,6 +150,7 @@ static void print_choices(const train_flags *flags, const dunlin_trainer_report 
                "slices", report->n_slices, report->micro_batch);
     }
     train_print_ghost(flags, report);
+    print_storage(flags, report);
 }
 
 static double over_ideal(const dunlin_trainer_report *report)

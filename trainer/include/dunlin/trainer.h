@@ -67,6 +67,7 @@
 #include <dunlin/parameters.h>
 #include <dunlin/policy.h>
 #include <dunlin/source.h>
+#include <dunlin/storage.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,11 +90,10 @@ typedef enum dunlin_loss {
      * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
     DUNLIN_LOSS_BCE = 2,
     /* Cross-entropy with float targets t in [0, 1], a share for each class, as CrossEntropyLoss
-     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not add
-     * up to
-     * 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit, and so it
-     * is of a source without read_targets_fn, whose labels are taken as that. An answer
-     * is right if it is the class of the largest share, the first of equal ones. */
+     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not have
+     * the sum 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit;
+     * so it is of a source without read_targets_fn, whose labels are taken as that. An answer is
+     * right if it is the class of the largest share, the first of equal ones. */
     DUNLIN_LOSS_SOFT_CROSS_ENTROPY = 3
 } dunlin_loss;
 
@@ -283,6 +283,7 @@ typedef struct dunlin_trainer_options {
     /* The numbers to train in: dunlin_trainer_set_grad_bits(). NULL: float32, the usual bits. */
     const char *precision, *grad_bits;
     int64_t grad_bits_steps;
+    dunlin_storage storage; /* of what a step keeps */
 } dunlin_trainer_options;
 #define DUNLIN_TRAINER_OPTIONS_INIT DUNLIN_SIZED_INIT_1(dunlin_trainer_options, lr, 0.01F)
 
@@ -299,8 +300,7 @@ dunlin_trainer_create(const dunlin_model *model, const dunlin_trainer_options *o
                       dunlin_trainer **out_trainer, dunlin_error *out_error);
 /** While a call works on the trainer (in a callback of it, or on another thread) that call is
  * stopped and the trainer goes when it returns; what the call was given must stay until then. NULL
- * is fine.
- */
+ * is fine. */
 DUNLIN_API void dunlin_trainer_destroy(dunlin_trainer *trainer);
 
 /**

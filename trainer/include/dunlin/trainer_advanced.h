@@ -161,6 +161,10 @@ typedef struct dunlin_trainer_report {
                              flushed and dropped; "": nothing is swapped */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* since creation, */
     double swapped_out_ms, swapped_in_ms;         /* and the time that took, measured */
+    dunlin_storage storage;
+    bool is_exact;         /* the step of the whole batch in float32, nothing of it rounded */
+    int32_t n_narrow;      /* tensors of a step that are stored in fewer bits */
+    uint64_t narrow_bytes; /* of a sample, as they are stored */
 } dunlin_trainer_report;
 #define DUNLIN_TRAINER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_trainer_report)
 

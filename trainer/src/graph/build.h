@@ -45,6 +45,7 @@ typedef struct dunlin_step_build_options {
     float label_smoothing;
     bool has_gradient_hook;
     int32_t n_gradient_slots;           /* 0 to DUNLIN_STEP_MAX_SLOTS */
+    dunlin_storage storage;             /* what is kept in fewer bits; rounded.h */
     const dunlin_precision *precision;  /* NULL: float32 */
     const dunlin_int_kernels *integers; /* with a precision */
 } dunlin_step_build_options;
@@ -80,6 +81,8 @@ typedef struct dunlin_step_graph {
     size_t n_params;
     const dunlin_step_group *groups; /* in the pool; NULL: there are none */
     uint32_t n_persistent;
+    int64_t batch; /* the most samples of a step, as far as it is known; else 0 */
+    dunlin_storage storage;
     bool follows_batch;    /* some tensor does: another batch takes another graph */
     bool reads_terms;      /* backward some sum is read through its terms: `reads_sums` makes
                               another graph */

@@ -328,7 +328,8 @@ uint32_t dunlin__emit_sum(dunlin_emit *emit, uint32_t a, uint32_t b)
     if (emit->status != DUNLIN_OK) {
         return DUNLIN_STEP_NONE;
     }
-    const dunlin_step_tensor like = emit->graph->tensors[a];
+    dunlin_step_tensor like = emit->graph->tensors[a];
+    like.dtype = like.dtype == DUNLIN_BF16 ? DUNLIN_F32 : like.dtype; /* a sum is not rounded */
     const uint32_t out = dunlin__emit_named_tensor(emit, like.name, "+", &like);
     const uint8_t parts = like.is_batched ? DUNLIN_MEM_MAP : DUNLIN_MEM_FIXED;
     const dunlin_mem_access accesses[] = {

@@ -66,13 +66,14 @@ dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_re
         .pitch = ref->pitch,
         .scale = vector(call, ref->affine, 0),
         .shift = vector(call, ref->affine, ref->channels),
-        .fn = ref->fn,
+        .fn = (dunlin_view_fn)ref->fn,
         .low = ref->low,
         .high = ref->high,
         .plus = operand(call, ref->plus),
         .plus_pitch = ref->plus_pitch,
         .plus_scale = vector(call, ref->plus_affine, 0),
         .plus_shift = vector(call, ref->plus_affine, ref->channels),
+        .is_rounded = ref->is_rounded,
     };
 }
 
@@ -120,6 +121,7 @@ dunlin_epilogue dunlin__epilogue_at(const dunlin_kernel_call *call, const dunlin
         .plus_pitch = mask.plus_pitch,
         .plus_scale = mask.plus_scale,
         .plus_shift = mask.plus_shift,
+        .is_plus_rounded = mask.is_rounded,
         .mask_fn = mask.fn,
         .low = mask.low,
         .high = mask.high,

@@ -31,7 +31,9 @@ typedef struct dunlin_view_ref {
     int32_t affine; /* scales, then shifts */
     int32_t plus, plus_affine;
     int32_t channels;
-    dunlin_view_fn fn; /* here it takes no room: what ops keep is counted */
+    /* here they take no room: what ops keep is counted */
+    uint16_t fn;     /* dunlin_view_fn */
+    bool is_rounded; /* a sum that is read through its terms is rounded as it would be stored */
     int64_t pitch, plus_pitch;
     float low, high;
 } dunlin_view_ref;
@@ -50,6 +52,7 @@ typedef struct dunlin_stat_ref {
 
 typedef struct dunlin_store_ref {
     int32_t y;
+    bool is_rounded; /* the tensor holds bfloat16: sums are taken of what it will hold */
     int64_t pitch;
     float low, high;
     dunlin_stat_ref stat; /* sums -1: none */
@@ -71,12 +74,16 @@ typedef struct dunlin_epilogue_ref {
     bool is_direct;
     bool is_same;    /* `out` is `addend`: the op may not be recomputed */
     bool may_lie_on; /* `out` is new and may lie on the addend */
+    bool is_rounded; /* `out` holds bfloat16: sums are taken of what it will hold */
     uint32_t n_stats;
     dunlin_stat_ref stats[DUNLIN_EPILOGUE_MAX_STATS];
 } dunlin_epilogue_ref;
 
 /* Views and sinks are in use; without, rows emit their plain kernels. */
 bool dunlin__emit_is_fused(const dunlin_emit *emit);
+
+/* Something is stored in bfloat16. */
+bool dunlin__emit_is_rounding(const dunlin_emit *emit);
 
 /* The parts that take the sums of a sink: none, MAP (of each slice alone), REDUCE, or both. */
 uint32_t dunlin__epilogue_sums_parts(const dunlin_epilogue_ref *epilogue);

@@ -8,6 +8,7 @@
  */
 #include "emit.h"
 #include "fused.h"
+#include "rounded.h"
 
 #include <math.h>
 
@@ -142,6 +143,15 @@ static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
     }
 }
 
+/* A gradient that waits for the sums of batch norm is stored rounded. */
+static void round_waiting(dunlin_emit *emit, uint32_t tensor, dunlin_epilogue_ref *epilogue)
+{
+    if (epilogue->n_stats > 0 && dunlin__emit_is_rounding(emit) && emit->status == DUNLIN_OK) {
+        emit->graph->tensors[tensor].dtype = DUNLIN_BF16;
+        epilogue->is_rounded = true;
+    }
+}
+
 /* The name of a closed gradient says whose it is without more: of what the activation reads. */
 static void name_closed(const dunlin_emit *emit, uint32_t value, uint32_t *out_value,
                         const char **out_suffix)
@@ -197,6 +207,7 @@ static void direct_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
     if (is_last) {
         add_mask(emit, value, list, epilogue);
         add_stats(emit, value, list, epilogue);
+        round_waiting(emit, v->gradient.tensor, epilogue);
         v->gradient.is_closed = true;
     }
 }
@@ -223,6 +234,13 @@ void dunlin__emit_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *li
 {
     if (!passes_through(emit, value)) {
         direct_epilogue(emit, value, list, out_ref);
+        return;
+    }
+    if (dunlin__emit_is_rounding(emit)) {
+        open_epilogue(emit, value, out_ref);
+        (void)dunlin__emit_fail(emit, DUNLIN_UNSUPPORTED,
+                                "a gradient that goes through a batch norm into one that others "
+                                "add to cannot be stored as bf16 yet");
         return;
     }
     dunlin_emit_value *v = &emit->values[value];
@@ -260,7 +278,7 @@ static uint64_t close_workspace(const dunlin_kernels *kernels, const void *param
 static dunlin_status run_close(const dunlin_kernel_call *call)
 {
     const close_params *p = call->params;
-    call->run->kernels->close(&(dunlin_close_call){
+    dunlin_close_call close = {
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
         .channels = p->channels,
@@ -269,7 +287,10 @@ static dunlin_status run_close(const dunlin_kernel_call *call)
         .is_reset = call->is_first,
         .workspace = call->workspace,
         .threads = call->run->threads,
-    });
+    };
+    const dunlin_late_sums late = dunlin__epilogue_hold(&p->to, &close.to);
+    call->run->kernels->close(&close);
+    dunlin__epilogue_finish(call, &p->to, &late, p->rows_per_sample);
     return DUNLIN_OK;
 }
 
@@ -345,7 +366,9 @@ void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value)
     close_params params;
     open_epilogue(emit, value, &params.to);
     params.to.is_direct = true;
-    if (wants_mask(&emit->values[value])) {
+    dunlin_emit_norm *norms[2];
+    const bool is_rounded = dunlin__emit_is_rounding(emit) && list_norms(emit, value, norms) > 0;
+    if (wants_mask(&emit->values[value]) || is_rounded) {
         uint32_t named = value;
         const char *suffix = NULL;
         name_closed(emit, value, &named, &suffix);
@@ -359,6 +382,7 @@ void dunlin__emit_close_grad(dunlin_emit *emit, uint32_t value)
         add_mask(emit, value, &list, &params.to);
     }
     add_stats(emit, value, &list, &params.to);
+    round_waiting(emit, gradient->tensor, &params.to);
     gradient->is_closed = true;
     emit_close(emit, value, &from, &list, &params, "/close");
 }

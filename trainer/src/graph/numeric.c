@@ -43,11 +43,12 @@ dunlin_status dunlin__run_look(const dunlin_step_run *run, const dunlin_step_ten
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         const dunlin_step_tensor *tensor = &tensors[op->accesses[i].tensor];
         if (op->accesses[i].mode == DUNLIN_MEM_READ || operands[i] == NULL || tensor->is_part ||
-            !tensor->is_batched || tensor->dtype != DUNLIN_F32) {
+            !tensor->is_batched || (tensor->dtype != DUNLIN_F32 && tensor->dtype != DUNLIN_BF16)) {
             continue;
         }
         const int64_t n = n_samples * tensor->n_elements;
-        if (finite_count(operands[i], n) < n) {
+        if (tensor->dtype == DUNLIN_F32 ? finite_count(operands[i], n) < n
+                                        : !finite_is_all_bf16(operands[i], n)) {
             return dunlin__run_not_finite(run, "the output of", op->name);
         }
     }

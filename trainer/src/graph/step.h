@@ -102,6 +102,9 @@ typedef struct dunlin_kernel_call {
     size_t workspace_bytes;
     const void *params;
     const dunlin_step_run *run;
+    /* Of each operand that is written and stored in bfloat16: where these samples go. Who stores
+     * them sets it to NULL; the others are stored afterwards. NULL: there are none. */
+    uint16_t **halves;
 } dunlin_kernel_call;
 
 /* A status other than OK ends the step: a source's failure, or a value that is not finite where

@@ -205,13 +205,14 @@ void dunlin__emit_read_view(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
                                  .plus = -1,
                                  .plus_affine = -1,
                                  .channels = (int32_t)dunlin__emit_channels(emit, value),
-                                 .fn = v->fn,
+                                 .fn = (uint16_t)v->fn,
                                  .low = v->low,
                                  .high = v->high};
     if (emit->is_backward && v->terms[0] != DUNLIN_STEP_NONE) {
         touch_term(emit, v->terms[0], list, parts, &out_ref->x, &out_ref->affine, &out_ref->pitch);
         touch_term(emit, v->terms[1], list, parts, &out_ref->plus, &out_ref->plus_affine,
                    &out_ref->plus_pitch);
+        out_ref->is_rounded = dunlin__emit_is_rounding(emit);
         emit->graph->reads_terms = true;
         return;
     }

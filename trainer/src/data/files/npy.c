@@ -175,6 +175,7 @@ static double element(const dunlin_npy *npy, const uint8_t *at)
     case DUNLIN_F64:
     case DUNLIN_F16:
     case DUNLIN_I8:
+    case DUNLIN_BF16:
     default:
         memcpy(&twice, &wide, sizeof twice);
         return twice;

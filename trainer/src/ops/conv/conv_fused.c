@@ -7,6 +7,7 @@
  * reducers, so a batch may be cut into slices at any sample.
  */
 #include "graph/fused.h"
+#include "graph/rounded.h"
 #include "ops/common/support.h"
 
 #include <math.h>
@@ -37,6 +38,11 @@ static void *operand(const dunlin_kernel_call *call, int32_t index)
     return index < 0 ? NULL : call->operands[index];
 }
 
+static int64_t rows_of(const dunlin_conv_shape *shape, bool is_input)
+{
+    return is_input ? (int64_t)shape->in_h * shape->in_w : (int64_t)shape->out_h * shape->out_w;
+}
+
 /* --- forward --- */
 
 static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *params,
@@ -44,8 +50,15 @@ static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *par
 {
     const forward_params *p = params;
     const uint32_t uses = DUNLIN_FUSED_FORWARD | (p->x.affine >= 0 ? DUNLIN_FUSED_VIEW : 0U) |
-                          (p->y.stat.sums >= 0 ? DUNLIN_FUSED_STATS : 0U);
-    return kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
+                          (p->y.stat.sums >= 0 && !p->y.is_rounded ? DUNLIN_FUSED_STATS : 0U);
+    const uint64_t bytes =
+        kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
+    const bool is_late = p->y.stat.sums >= 0 && p->y.is_rounded;
+    return is_late
+               ? dunlin__late_workspace(
+                     kernels, &(dunlin_late_room){bytes, p->shape.out_c, rows_of(&p->shape, false)},
+                     out_sample_bytes)
+               : bytes;
 }
 
 static dunlin_status run_forward(const dunlin_kernel_call *call)
@@ -65,10 +78,14 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
-    if (operand(call, p->y.stat.sums) != NULL) {
+    const bool has_sums = operand(call, p->y.stat.sums) != NULL;
+    if (has_sums && !p->y.is_rounded) {
         conv.stat = dunlin__stat_at(call, &p->y.stat);
     }
     call->run->kernels->fused_forward(&conv);
+    if (has_sums && p->y.is_rounded) {
+        dunlin__store_finish(call, &p->y, rows_of(&p->shape, false), p->shape.out_c);
+    }
     return DUNLIN_OK;
 }
 
@@ -81,6 +98,7 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
     forward_params params = {.shape = *shape, .bias = -1};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_store(emit, node->output, true, &list, &params.y);
+    dunlin__emit_round_store(emit, node->output, &params.y);
     dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.x);
     params.w = dunlin__op_touch(&list, dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ,
                                 DUNLIN_MEM_MAP);
@@ -111,8 +129,15 @@ static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *pa
     uses |= p->x.x >= 0 ? DUNLIN_FUSED_WEIGHT_GRAD : 0U;
     uses |= p->x.x >= 0 && p->x.affine >= 0 ? DUNLIN_FUSED_VIEW : 0U;
     uses |= p->dy.factor >= 0 || p->dy.raw >= 0 ? DUNLIN_FUSED_GRAD : 0U;
-    uses |= p->dx.n_stats > 0 ? DUNLIN_FUSED_STATS : 0U;
-    return kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
+    const bool is_late = p->dx.n_stats > 0 && p->dx.is_rounded;
+    uses |= p->dx.n_stats > 0 && !is_late ? DUNLIN_FUSED_STATS : 0U;
+    const uint64_t bytes =
+        kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
+    return is_late
+               ? dunlin__late_workspace(
+                     kernels, &(dunlin_late_room){bytes, p->shape.in_c, rows_of(&p->shape, true)},
+                     out_sample_bytes)
+               : bytes;
 }
 
 static dunlin_status run_backward(const dunlin_kernel_call *call)
@@ -129,8 +154,10 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
+    dunlin_late_sums late = {.n = 0};
     if (p->dx.out >= 0) {
         conv.dx = dunlin__epilogue_at(call, &p->dx);
+        late = dunlin__epilogue_hold(&p->dx, &conv.dx);
     }
     if ((call->parts & DUNLIN_MEM_REDUCE) != 0 && p->x.x >= 0) {
         conv.x = dunlin__view_at(call, &p->x);
@@ -138,6 +165,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         conv.db = operand(call, p->db);
     }
     call->run->kernels->fused_backward(&conv);
+    dunlin__epilogue_finish(call, &p->dx, &late, rows_of(&p->shape, true));
     return DUNLIN_OK;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "pool_fused.h"
 
+#include "graph/rounded.h"
 #include "ops/common/support.h"
 
 enum { SAVED_INDEX = 0 };
@@ -59,7 +60,10 @@ static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *pa
 {
     (void)n_threads;
     const pool_params *p = params;
-    return kernels->pool_workspace_bytes(&p->shape, out_sample_bytes);
+    const uint64_t bytes = kernels->pool_workspace_bytes(&p->shape, out_sample_bytes);
+    const dunlin_late_room room = {bytes, p->shape.channels,
+                                   (int64_t)p->shape.in_h * p->shape.in_w};
+    return p->dx.is_rounded ? dunlin__late_workspace(kernels, &room, out_sample_bytes) : bytes;
 }
 
 static dunlin_status run_backward(const dunlin_kernel_call *call)
@@ -68,7 +72,9 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
     dunlin_pool_call pool = pool_call(call);
     pool.dy = dunlin__grad_at(call, &p->dy);
     pool.dx = dunlin__epilogue_at(call, &p->dx);
+    const dunlin_late_sums late = dunlin__epilogue_hold(&p->dx, &pool.dx);
     call->run->kernels->pool_backward(&pool);
+    dunlin__epilogue_finish(call, &p->dx, &late, (int64_t)p->shape.in_h * p->shape.in_w);
     return DUNLIN_OK;
 }
 

@@ -5,6 +5,7 @@
  * pass computes nothing.
  */
 #include "graph/fused.h"
+#include "graph/rounded.h"
 #include "ops/common/support.h"
 
 #include <mem/support.h>
@@ -76,6 +77,7 @@ static void fused_forward(dunlin_emit *emit, const dunlin_net_node *node)
     dunlin__value_hwc(&dunlin__emit_net(emit)->values[node->output], &h, &w, &params.channels);
     params.rows_per_sample = (int64_t)h * w;
     dunlin__emit_store(emit, node->output, false, &list, &params.y);
+    dunlin__emit_round_store(emit, node->output, &params.y);
     dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.a);
     dunlin__emit_read_view(emit, node->inputs[1], &list, DUNLIN_MEM_MAP, &params.b);
     dunlin__emit_run(emit, &(dunlin_emit_op){

@@ -57,7 +57,10 @@ uint64_t dunlin__ladder_cache_key(const dunlin_trainer *trainer)
     key = dunlin__hash_add(key, options->budget_bytes);
     key = dunlin__hash_add(key, options->least_budget_bytes);
     key = dunlin__hash_add(key, options->slab == NULL ? 0 : options->slab_bytes);
-    return dunlin__hash_add(key, trainer->counter.now_bytes);
+    key = dunlin__hash_add(key, trainer->counter.now_bytes);
+    return options->storage == DUNLIN_STORAGE_EXACT
+               ? key
+               : dunlin__hash_add(key, (uint64_t)options->storage);
 }
 
 /* --- writing --- */

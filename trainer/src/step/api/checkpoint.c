@@ -7,6 +7,8 @@
  * slots; CRC-32 of all that. Version 1 knew SGD alone, and is otherwise the same. Version 3 is of a
  * trainer in integers: before a parameter's weights its site, after the last one the number of the
  * other sites and these (integer/site.h).
+ * Version 4 is of a trainer whose steps store in fewer bits, which the fingerprint of the optimiser
+ * names; otherwise as version 2.
  * Invariant: what could not be read back, since a value is not finite, does not become a file.
  */
 #include "checkpoint.h"
@@ -70,6 +72,15 @@ size_t dunlin__checkpoint_tensors(const dunlin_trainer *trainer, size_t param,
     return n;
 }
 
+uint32_t dunlin__checkpoint_version(const dunlin_trainer *trainer)
+{
+    if (trainer->precision != NULL) {
+        return DUNLIN_CHECKPOINT_INTEGER_VERSION;
+    }
+    return trainer->options.storage == DUNLIN_STORAGE_EXACT ? DUNLIN_CHECKPOINT_VERSION
+                                                            : DUNLIN_CHECKPOINT_STORAGE_VERSION;
+}
+
 dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
 {
     dunlin_checkpoint_head head = {.n_params = (uint32_t)trainer->net.n_params,
@@ -86,6 +97,9 @@ dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
         const char *name = dunlin__precision_name(trainer->precision);
         add_to_print(&head.optimizer, name, strlen(name) + 1);
         head.file_bytes += 4 + trainer->train.step->n_sites * DUNLIN_CHECKPOINT_SITE_BYTES;
+    }
+    if (trainer->options.storage != DUNLIN_STORAGE_EXACT) {
+        add_number_to_print(&head.optimizer, (uint64_t)trainer->options.storage);
     }
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_net_param *param = &trainer->net.params[i];
@@ -216,7 +230,7 @@ static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *tr
         head.file_bytes += 4 + trainer->properties.items[i].bytes - 2;
     }
     const dunlin_integer_site *sites = dunlin__values_sites(&trainer->train, &trainer->arena);
-    head.version = sites != NULL ? DUNLIN_CHECKPOINT_INTEGER_VERSION : DUNLIN_CHECKPOINT_VERSION;
+    head.version = dunlin__checkpoint_version(trainer);
     DUNLIN_TRY(put_head(writer, &head));
     DUNLIN_TRY(put_properties(writer, &trainer->properties));
     for (size_t i = 0; i < trainer->net.n_params; i++) {

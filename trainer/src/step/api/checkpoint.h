@@ -10,6 +10,7 @@
 #define DUNLIN_CHECKPOINT_MAGIC "DUNLINCK"
 #define DUNLIN_CHECKPOINT_VERSION 2         /* of a trainer in float32 */
 #define DUNLIN_CHECKPOINT_INTEGER_VERSION 3 /* with exponents */
+#define DUNLIN_CHECKPOINT_STORAGE_VERSION 4 /* of one that stores less than float32 in a step */
 #define DUNLIN_CHECKPOINT_SITE_BYTES 24
 #define DUNLIN_CHECKPOINT_HEAD_BYTES 60
 #define DUNLIN_CHECKPOINT_CRC_BYTES 4
@@ -29,6 +30,8 @@ typedef struct dunlin_checkpoint_head {
 
 /* Everything of the head but the number and the bytes of the properties. */
 dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer);
+/* The version of a checkpoint that the trainer writes. */
+uint32_t dunlin__checkpoint_version(const dunlin_trainer *trainer);
 /* The tensors of one parameter that a checkpoint holds. */
 size_t dunlin__checkpoint_tensors(const dunlin_trainer *trainer, size_t param,
                                   uint32_t *out_tensors);

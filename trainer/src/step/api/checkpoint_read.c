@@ -102,10 +102,10 @@ static dunlin_status get_head(checkpoint_reader *reader, dunlin_checkpoint_head 
         return fail_damaged(reader, "not a checkpoint");
     }
     const uint64_t version = get_number(bytes + 8, 4);
-    if (version < 1 || version > DUNLIN_CHECKPOINT_INTEGER_VERSION) {
+    if (version < 1 || version > DUNLIN_CHECKPOINT_STORAGE_VERSION) {
         return dunlin__fail(reader->trainer->error, DUNLIN_VERSION, "checkpoint", 0,
                             "%.120s: format version %" PRIu64 "; this library reads 1 to %d",
-                            reader->path, version, DUNLIN_CHECKPOINT_INTEGER_VERSION);
+                            reader->path, version, DUNLIN_CHECKPOINT_STORAGE_VERSION);
     }
     *out_head = (dunlin_checkpoint_head){.version = (uint32_t)version,
                                          .n_params = (uint32_t)get_number(bytes + 12, 4),
@@ -129,6 +129,13 @@ static dunlin_status check_head(const checkpoint_reader *reader, const dunlin_ch
                             "%.120s: belongs to another model (%" PRIu32
                             " parameters; the trainer has %" PRIu32 ")",
                             reader->path, head->n_params, expected.n_params);
+    }
+    const bool has_storage = reader->trainer->options.storage != DUNLIN_STORAGE_EXACT;
+    if ((head->version == DUNLIN_CHECKPOINT_STORAGE_VERSION) != has_storage) {
+        return dunlin__fail(reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
+                            "%.120s: option storage is %s there and %s in the trainer",
+                            reader->path, has_storage ? "exact" : "bf16",
+                            has_storage ? "bf16" : "exact");
     }
     const bool has_sites = reader->trainer->precision != NULL;
     if (head->optimizer != expected.optimizer ||

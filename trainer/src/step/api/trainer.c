@@ -228,6 +228,14 @@ static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *o
     out->n_slices = (int64_t)account.n_slices;
     out->n_ghost_norms = trainer->train.step->n_ghost_norms;
     out->is_ghost = out->n_ghost_norms > 0 && out->n_slices > 1;
+    out->storage = trainer->options.storage;
+    out->is_exact =
+        out->storage == DUNLIN_STORAGE_EXACT && !out->is_ghost && trainer->precision == NULL;
+    for (uint32_t i = 0; i < trainer->train.step->n_tensors; i++) {
+        const dunlin_step_tensor *tensor = &trainer->train.step->tensors[i];
+        out->n_narrow += tensor->dtype == DUNLIN_BF16 ? 1 : 0;
+        out->narrow_bytes += tensor->dtype == DUNLIN_BF16 ? dunlin__step_tensor_bytes(tensor) : 0;
+    }
     out->n_swapped = (int32_t)account.n_swapped;
     out->swap_out_bytes = account.swap_out_bytes;
     out->swap_in_bytes = account.swap_in_bytes;

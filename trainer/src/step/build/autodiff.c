@@ -9,6 +9,7 @@
 #include "choice.h"
 #include "emit_integer.h"
 #include "graph/emit.h"
+#include "graph/rounded.h"
 #include "integer/precision.h"
 #include "ops/common/op.h"
 
@@ -328,6 +329,9 @@ static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build
     if (options->precision != NULL) {
         DUNLIN_TRY(dunlin__precision_check(options->precision, net, options->loss, error));
     }
+    DUNLIN_TRY(dunlin__rounded_check(net, options, error));
+    graph->batch = options->batch;
+    graph->storage = options->storage;
     const dunlin_alloc *alloc = &graph->alloc;
     dunlin_emit *emit = dunlin__alloc_zeroed(alloc, 1, sizeof *emit);
     if (emit == NULL) {

@@ -10,6 +10,8 @@
  */
 #include "lower.h"
 
+#include "graph/narrow.h"
+
 #include <mem/checked.h>
 #include <mem/support.h>
 
@@ -17,6 +19,7 @@
 
 #define BYTES_PER_NS 9.0   /* what a kernel moves besides computing */
 #define STREAM_PER_NS 20.0 /* what moves in one pass over parameters, without more */
+#define WIDEN_PER_NS 7.2   /* floats in workspace of what is stored in fewer bits, to and fro */
 #define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
 
 #define SWAP_OVERHEAD_NS 100000 /* until the first byte of a tensor is on its way */
@@ -80,6 +83,14 @@ static uint64_t roofline_ns(double compute_ns, double move_ns, double overhead_n
     return ns < 1e15 ? (uint64_t)ns : UINT64_C(1000000000000000);
 }
 
+/* The kernel's workspace for a piece, and the piece's floats behind it. */
+static uint64_t room_of_pieces(const dunlin_narrow *narrow, uint64_t fixed, uint64_t sample)
+{
+    const uint64_t own = fixed + (uint64_t)narrow->n_samples * sample;
+    return (own + DUNLIN_MEM_ALIGN - 1) / DUNLIN_MEM_ALIGN * DUNLIN_MEM_ALIGN +
+           dunlin__narrow_bytes(narrow);
+}
+
 static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
                      const dunlin_kernels *kernels, size_t n_threads, dunlin_mem_variant *variant)
 {
@@ -101,8 +112,15 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         workspace_fixed =
             from->kernel->workspace_fn(kernels, from->params, n_threads, &workspace_sample);
     }
+    const dunlin_narrow narrow = dunlin__narrow_of(step, from);
+    if (narrow.n > 0) {
+        workspace_fixed = room_of_pieces(&narrow, workspace_fixed, workspace_sample);
+        workspace_sample = 0;
+    }
+    const double narrow_ns = (double)narrow.sample_floats * (double)sizeof(float) / WIDEN_PER_NS;
     const double rate = flops_per_ns(kernels->isa);
-    const double sample_ns = from->flops_per_sample / rate + sample_bytes / BYTES_PER_NS;
+    const double sample_ns =
+        from->flops_per_sample / rate + sample_bytes / BYTES_PER_NS + narrow_ns;
     const double reduce_ns = from->reduce_flops_per_sample / rate;
     const double fixed_rate =
         from->kernel->parts == DUNLIN_MEM_FIXED ? STREAM_PER_NS : BYTES_PER_NS;
@@ -115,7 +133,7 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         .cost_fixed_ns =
             roofline_ns(from->flops_fixed / rate, fixed_bytes / fixed_rate, OVERHEAD_NS),
         .cost_sample_ns =
-            roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, 0.0),
+            roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, narrow_ns),
         .reduce_permille = reduce_ns > 0.0 ? (uint16_t)(1000.0 * reduce_ns / sample_ns) : 0,
         .in_place_write = from->kernel->in_place_write,
         .in_place_read = from->kernel->in_place_read,

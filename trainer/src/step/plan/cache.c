@@ -42,6 +42,9 @@ uint64_t dunlin__cache_key(const dunlin_trainer *trainer, const dunlin_cache_opt
     key = dunlin__hash_add(key, trainer->options.slab == NULL ? 0 : trainer->options.slab_bytes);
     key = dunlin__hash_add(key, trainer->is_form_fixed ? 1 : 0);
     key = dunlin__hash_add(key, trainer->counter.now_bytes);
+    if (trainer->options.storage != DUNLIN_STORAGE_EXACT) {
+        key = dunlin__hash_add(key, (uint64_t)trainer->options.storage);
+    }
     return key != 0 ? key : 1;
 }
 

@@ -51,6 +51,7 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .label_smoothing = options->label_smoothing,
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
+        .storage = options->storage,
         .precision = trainer->precision,
         .integers = trainer->integers,
     };

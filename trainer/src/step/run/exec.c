@@ -8,6 +8,7 @@
  */
 #include "exec.h"
 
+#include "graph/narrow.h"
 #include "kernels/simd/denormals.h"
 
 #include <mem/checked.h>
@@ -194,7 +195,10 @@ static dunlin_status run_range(const exec_slice *slice, uint32_t step_index,
     if (watch != NULL) {
         watch->op_fn(watch->ctx, op, range->first, range->n, false);
     }
-    dunlin_status status = op->kernel->run_fn(&call);
+    const dunlin_narrow narrow = dunlin__narrow_of(slice->program->step, op);
+    dunlin_status status = narrow.n == 0
+                               ? op->kernel->run_fn(&call)
+                               : dunlin__narrow_run(slice->program->step, op, &narrow, &call);
     if (watch != NULL) {
         watch->op_fn(watch->ctx, op, range->first, range->n, true);
     }

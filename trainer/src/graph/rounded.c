@@ -1,0 +1,116 @@
+/*
+ * rounded.c - see rounded.h.
+ *
+ * Invariant: sums are taken after the rounding and before the bytes go into the arena, of the same
+ * floats that every later reader gets.
+ */
+#include "rounded.h"
+
+#include "emit.h"
+
+#include <mem/support.h>
+
+dunlin_status dunlin__rounded_check(const dunlin_net *net, const dunlin_step_build_options *options,
+                                    dunlin_error *error)
+{
+    for (size_t i = 0; i < net->n_nodes && options->storage != DUNLIN_STORAGE_EXACT; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
+            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
+                                "node \"%.80s\": a concatenation cannot be stored as bf16 yet",
+                                net->nodes[i].name);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+bool dunlin__emit_is_rounding(const dunlin_emit *emit)
+{
+    return emit->options->storage == DUNLIN_STORAGE_BF16;
+}
+
+void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_ref *ref)
+{
+    if (!dunlin__emit_is_rounding(emit) || emit->status != DUNLIN_OK) {
+        return;
+    }
+    const uint32_t stored_as = emit->values[value].stored_as;
+    const uint32_t stored = stored_as == DUNLIN_STEP_NONE ? value : stored_as;
+    if (stored == emit->net->output || value == emit->net->output) {
+        return;
+    }
+    emit->graph->tensors[emit->values[stored].tensor].dtype = DUNLIN_BF16;
+    ref->is_rounded = true;
+}
+
+uint64_t dunlin__late_workspace(const dunlin_kernels *kernels, const dunlin_late_room *room,
+                                uint64_t *sample_bytes)
+{
+    uint64_t late_sample = 0;
+    const uint64_t late =
+        kernels->close_workspace_bytes(room->channels, room->rows_per_sample, &late_sample);
+    *sample_bytes = *sample_bytes > late_sample ? *sample_bytes : late_sample;
+    return room->bytes > late ? room->bytes : late;
+}
+
+dunlin_late_sums dunlin__epilogue_hold(const dunlin_epilogue_ref *ref, dunlin_epilogue *epilogue)
+{
+    dunlin_late_sums late = {.n = 0};
+    if (ref->is_rounded) {
+        late.n = epilogue->n_stats;
+        for (uint32_t i = 0; i < late.n; i++) {
+            late.stats[i] = epilogue->stats[i];
+        }
+        epilogue->n_stats = 0;
+    }
+    return late;
+}
+
+/* The floats of an operand, and where they go. */
+static dunlin_rounding take_rounding(const dunlin_kernel_call *call, int32_t operand)
+{
+    const dunlin_rounding rounding = {.floats = call->operands[operand],
+                                      .halves = call->halves[operand]};
+    call->halves[operand] = NULL;
+    return rounding;
+}
+
+void dunlin__epilogue_finish(const dunlin_kernel_call *call, const dunlin_epilogue_ref *ref,
+                             const dunlin_late_sums *late, int64_t rows_per_sample)
+{
+    if (late->n == 0) {
+        return;
+    }
+    dunlin_close_call close = {
+        .rows_per_sample = rows_per_sample,
+        .n_samples = call->n_samples,
+        .channels = ref->channels,
+        .to = {.is_direct = true, .n_stats = late->n},
+        .rounding = take_rounding(call, ref->out),
+        .is_reset = call->is_first,
+        .workspace = call->workspace,
+        .threads = call->run->threads,
+    };
+    close.from = (dunlin_grad){.g = close.rounding.floats, .pitch = ref->pitch};
+    for (uint32_t i = 0; i < late->n; i++) {
+        close.to.stats[i] = late->stats[i];
+    }
+    call->run->kernels->close(&close);
+}
+
+void dunlin__store_finish(const dunlin_kernel_call *call, const dunlin_store_ref *ref,
+                          int64_t rows_per_sample, int32_t channels)
+{
+    dunlin_sums_call sums = {
+        .rows_per_sample = rows_per_sample,
+        .n_samples = call->n_samples,
+        .channels = channels,
+        .stat = dunlin__stat_at(call, &ref->stat),
+        .rounding = take_rounding(call, ref->y),
+        .is_reset = call->is_first,
+        .workspace = call->workspace,
+        .threads = call->run->threads,
+    };
+    sums.stat.raw = sums.rounding.floats;
+    sums.stat.raw_pitch = ref->pitch;
+    call->run->kernels->sums(&sums);
+}
