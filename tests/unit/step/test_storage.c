@@ -3,10 +3,8 @@
  * of threads; what is rounded, what is refused, and what says so.
  */
 #include "random.h"
-#include "step/context/context.h"
-#include "step/step_support.h"
+#include "step/adapt_support.h"
 
-#include <dunlin/baselines.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
@@ -16,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define N_STEPS 3
 
@@ -154,4 +151,19 @@ Test(storage, one_result_for_random_nets, .timeout = 900)
 Test(storage, one_result_for_random_nets_with_batch_norm, .timeout = 900)
 {
     check_random(20261128, true);
+}
+
+/* A budget that changes before any op of a step, also between the pieces that wait for sums. */
+Test(storage, budgets_change_in_mid_step, .timeout = 900)
+{
+    for (int has_norm = 0; has_norm < 2; has_norm++) {
+        dunlin_model *model = test_small_model(has_norm != 0);
+        const dunlin_trainer_options options = bf16_options(6);
+        test_adapt_check(model, "a small net in bf16", &options, 0, 71);
+        dunlin_model_destroy(model);
+    }
+    dunlin_model *model = zoo_model("mobilenet_v2", 32);
+    const dunlin_trainer_options options = bf16_options(6);
+    test_adapt_check(model, "mobilenet_v2 in bf16", &options, 5, 72);
+    dunlin_model_destroy(model);
 }

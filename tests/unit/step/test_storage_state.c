@@ -2,7 +2,6 @@
  * test_storage_state.c - storage in bfloat16: what is refused by name, what reports say, what goes
  * with checkpoints and kept plans, and values that are not finite.
  */
-#include "step/context/context.h"
 #include "step/step_support.h"
 
 #include <dunlin/baselines.h>
