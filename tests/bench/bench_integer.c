@@ -120,7 +120,7 @@ static void layer_open(const bench *b, const layer *l, int32_t tokens, layer_run
         uint64_t bytes = b->floats->fused_workspace_bytes(s, 1U << pass, 1, &sample);
         bytes += sample * (uint64_t)b->batch;
         most = bytes > most ? bytes : most;
-        bytes = b->ints->conv_workspace_bytes(s, (dunlin_conv_pass)pass, 1);
+        bytes = b->ints->conv_workspace_bytes(s, (dunlin_conv_pass)pass, 0, 1);
         int_most = bytes > int_most ? bytes : int_most;
     }
     run->workspace = memory(most);

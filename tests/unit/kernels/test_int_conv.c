@@ -134,11 +134,14 @@ static void check_input(const dunlin_int_kernels *k, const int_case *c, int64_t 
 {
     int8_t *dx = int_new(c->n * c->n_x, 1);
     const bool is_same = c->has_addend && c->has_mask; /* in place */
-    memcpy(dx, c->addend, (size_t)(c->n * c->n_x));
+    const bool is_over_mask = !c->has_addend && c->has_mask;
+    memcpy(dx, is_over_mask ? c->x : c->addend, (size_t)(c->n * c->n_x));
     dunlin_int_stats stats = {77, 88};
+    int64_t largest = 0;
     for (int64_t i = 0; i < c->n; i += slice) {
         const int8_t *addend = is_same ? dx : c->addend;
-        const dunlin_int_conv_call call = {
+        const int8_t *mask = is_over_mask ? dx : c->x;
+        dunlin_int_conv_call call = {
             .shape = &c->shape,
             .n_samples = slice < c->n - i ? slice : c->n - i,
             .w = c->w,
@@ -147,13 +150,20 @@ static void check_input(const dunlin_int_kernels *k, const int_case *c, int64_t 
             .rounding = {.shift = c->shift, .stats = &stats, .is_reset = i == 0},
             .addend = c->has_addend ? addend + i * c->n_x : NULL,
             .addend_shift = c->addend_shift,
-            .mask = c->has_mask ? c->x + i * c->n_x : NULL,
+            .mask = c->has_mask ? mask + i * c->n_x : NULL,
             .mask_low = c->low,
             .mask_high = c->high,
             .workspace = workspace,
             .threads = threads};
         k->conv_input_grad(&call);
+        dunlin_int_stats alone;
+        call.out = NULL;
+        call.rounding.stats = &alone;
+        call.rounding.is_reset = true;
+        k->conv_input_grad(&call);
+        largest = alone.largest > largest ? alone.largest : largest;
     }
+    cr_assert_eq(largest, stats.largest, "%s: largest alone of %s", k->isa, c->text);
     dunlin_int_stats wanted = {0, 0};
     for (int64_t i = 0; i < c->n * c->n_x; i++) {
         const int32_t q = model_input(c, i, &wanted);
@@ -207,7 +217,10 @@ static void check_case(const int_case *c, dunlin_threads *threads)
         const dunlin_int_kernels *k = dunlin__int_kernels_select(dunlin__int_kernels_isa(i));
         for (int pass = 0; pass < 3; pass++) {
             const uint64_t bytes =
-                k->conv_workspace_bytes(&c->shape, (dunlin_conv_pass)pass, n_threads);
+                k->conv_workspace_bytes(&c->shape, (dunlin_conv_pass)pass, slice, n_threads);
+            cr_assert_leq(bytes,
+                          k->conv_workspace_bytes(&c->shape, (dunlin_conv_pass)pass, 0, n_threads),
+                          "%s: workspace of pass %d of %s", k->isa, pass, c->text);
             void *workspace = int_new((int64_t)bytes, 1);
             if (pass == DUNLIN_CONV_FORWARD) {
                 check_forward(k, c, slice, threads, workspace);
@@ -305,7 +318,8 @@ static void check_bounds(const dunlin_int_kernels *k)
     for (int64_t i = 0; i < (int64_t)shape.in_c * 3; i++) {
         w[i] = (int8_t)(i % 3 == 0 ? 127 : i % 3 == 1 ? -127 : 1);
     }
-    void *workspace = int_new((int64_t)k->conv_workspace_bytes(&shape, DUNLIN_CONV_FORWARD, 1), 1);
+    void *workspace =
+        int_new((int64_t)k->conv_workspace_bytes(&shape, DUNLIN_CONV_FORWARD, 1, 1), 1);
     dunlin_int_stats stats;
     const dunlin_int_conv_call call = {.shape = &shape,
                                        .n_samples = 1,

@@ -139,14 +139,26 @@ dunlin_integer_ref dunlin__integer_output(dunlin_integer *integer, uint32_t valu
     return ref;
 }
 
+dunlin_integer_ref dunlin__integer_clipped_output(dunlin_integer *integer, uint32_t value)
+{
+    dunlin_integer_ref ref =
+        dunlin__integer_output(integer, dunlin__integer_stored_as(integer, value));
+    ref.site = dunlin__integer_value_site(integer->emit->net, value);
+    integer->values[value] = ref;
+    return ref;
+}
+
+uint32_t dunlin__integer_error_tensor(dunlin_integer *integer, uint32_t value)
+{
+    return new_tensor(integer, value, "/grad", integer->precision->errors, DUNLIN_MEM_GRADIENT);
+}
+
 dunlin_integer_ref dunlin__integer_error(dunlin_integer *integer, uint32_t index)
 {
     const dunlin_emit *emit = integer->emit;
     const uint32_t value = emit->net->nodes[emit->node_index].inputs[index];
-    return (dunlin_integer_ref){
-        .tensor =
-            new_tensor(integer, value, "/grad", integer->precision->errors, DUNLIN_MEM_GRADIENT),
-        .site = dunlin__integer_error_site(integer, index)};
+    return (dunlin_integer_ref){.tensor = dunlin__integer_error_tensor(integer, value),
+                                .site = dunlin__integer_error_site(integer, index)};
 }
 
 bool dunlin__integer_needs_error(const dunlin_integer *integer, const dunlin_net_node *node,

@@ -22,9 +22,19 @@ typedef struct dunlin_integer_ref {
     uint32_t site;
 } dunlin_integer_ref;
 
+/* What becomes of a value's activation and mask: fold.c. */
+typedef struct dunlin_integer_fold {
+    uint32_t n_readers;   /* the loss is one */
+    uint32_t stored_as;   /* the clipped value in whose place it lies; DUNLIN_STEP_NONE: none */
+    float high;           /* it lies within [0, high]; 0: it is not clipped */
+    bool is_masked_later; /* by the error of what was made of it */
+    bool is_masked;       /* its error is, by its reader */
+} dunlin_integer_fold;
+
 typedef struct dunlin_integer {
     dunlin_emit *emit;
     const dunlin_precision *precision;
+    dunlin_integer_fold *folds; /* net->n_values */
     dunlin_integer_ref *values; /* net->n_values */
     dunlin_integer_ref *errors; /* net->n_values: of what came so far */
     dunlin_integer_link *links; /* in the order in which they are computed */
@@ -73,6 +83,10 @@ dunlin_site_output dunlin__integer_open(const dunlin_kernel_call *call);
 
 /* A new tensor for the node's output, at a site of its own; it becomes the value's. */
 dunlin_integer_ref dunlin__integer_output(dunlin_integer *integer, uint32_t value);
+/* The same of a node that clips as it stores: named as the value that it stores. */
+dunlin_integer_ref dunlin__integer_clipped_output(dunlin_integer *integer, uint32_t value);
+/* A new tensor for an error of the value, at no site. */
+uint32_t dunlin__integer_error_tensor(dunlin_integer *integer, uint32_t value);
 /* A new tensor for the error of the current node's input, at a site of its own. */
 dunlin_integer_ref dunlin__integer_error(dunlin_integer *integer, uint32_t index);
 /* The current node's error for its input `index`: this tensor. Adds it to what came before. */
@@ -80,6 +94,27 @@ void dunlin__integer_contribute(dunlin_integer *integer, uint32_t index, dunlin_
 /* The current node's input needs an error. */
 bool dunlin__integer_needs_error(const dunlin_integer *integer, const dunlin_net_node *node,
                                  uint32_t index);
+
+/* --- fold.c --- */
+
+void dunlin__integer_plan_folds(dunlin_integer *integer);
+/* The value that is stored in place of this one, as a rule itself. */
+uint32_t dunlin__integer_stored_as(const dunlin_integer *integer, uint32_t value);
+/* What clips as it stores the value: the upper bound; 0: it does not clip. */
+float dunlin__integer_clips_to(const dunlin_integer *integer, uint32_t value);
+/* The current node, a linear one, is to mask the error of its input as it stores it. */
+bool dunlin__integer_masks_error(dunlin_integer *integer, uint32_t value);
+
+/* --- pointwise.c --- */
+
+/* The upper bound in units of the site, which is clipped to [0, bound]: 1 at least, 128 where there
+ * is none. */
+int32_t dunlin__integer_bound(const dunlin_integer_site *sites, uint32_t site, float high);
+/* The range that sums are clipped to as they are stored at their site; high 0: none, unchanged. */
+void dunlin__integer_clip_range(const dunlin_site_output *output, float high, int32_t *out_low,
+                                int32_t *out_high);
+/* Masks the error of a clipped value, if nobody else does. */
+void dunlin__integer_emit_mask(dunlin_integer *integer, uint32_t value);
 
 /* --- ends.c: the step's input and its loss --- */
 

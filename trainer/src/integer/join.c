@@ -11,6 +11,7 @@
 typedef struct add_params {
     dunlin_integer_op op; /* first */
     int64_t n_elements;   /* per sample */
+    float high;           /* clipped to [0, high]; 0: it is not */
 } add_params;
 
 typedef struct concat_params {
@@ -71,6 +72,7 @@ static dunlin_status run_add(const dunlin_kernel_call *call)
     if (call->run->is_calibrating) {
         (void)dunlin__site_close(&output, largest_sum(&add), 0);
     }
+    dunlin__integer_clip_range(&output, p->high, &add.low, &add.high);
     add.rounding = (dunlin_int_rounding){.shift = output.shift, .stats = &stats, .is_reset = true};
     call->run->integers->add(&add);
     if (!call->run->is_calibrating) {
@@ -92,18 +94,17 @@ static const dunlin_step_kernel add_counting = {.name = "int_add",
                                                 .in_place_write = 2,
                                                 .in_place_read = 0};
 
-static void emit_add(dunlin_integer *integer, const char *suffix, int64_t n_elements,
+static void emit_add(dunlin_integer *integer, const char *suffix, add_params params,
                      dunlin_integer_ref a, dunlin_integer_ref b, dunlin_integer_ref out)
 {
-    add_params params = {
-        .op.link = {.rule = DUNLIN_RULE_ALIGNED, .site = out.site, .a = a.site, .b = b.site},
-        .n_elements = n_elements};
+    params.op.link = (dunlin_integer_link){
+        .rule = DUNLIN_RULE_ALIGNED, .site = out.site, .a = a.site, .b = b.site};
     dunlin_integer_draft draft = {.kernel = &add_kernel,
                                   .counting = &add_counting,
                                   .suffix = suffix,
                                   .params = &params,
                                   .params_bytes = sizeof params,
-                                  .flops_per_sample = (double)n_elements};
+                                  .flops_per_sample = (double)params.n_elements};
     dunlin__integer_read(&draft, a.tensor);
     dunlin__integer_read(&draft, b.tensor);
     dunlin__integer_write(&draft, out.tensor);
@@ -121,7 +122,8 @@ void dunlin__integer_contribute(dunlin_integer *integer, uint32_t index, dunlin_
     }
     dunlin_integer_ref sum = dunlin__integer_error(integer, index);
     sum.site++; /* beside that of the input's own error */
-    emit_add(integer, "/sum", dunlin__op_elements(emit, value), *so_far, error, sum);
+    emit_add(integer, "/sum", (add_params){.n_elements = dunlin__op_elements(emit, value)}, *so_far,
+             error, sum);
     *so_far = sum;
 }
 
@@ -129,8 +131,11 @@ static void add_forward(dunlin_integer *integer, const dunlin_net_node *node)
 {
     const dunlin_integer_ref a = integer->values[node->inputs[0]];
     const dunlin_integer_ref b = integer->values[node->inputs[1]];
-    const dunlin_integer_ref y = dunlin__integer_output(integer, node->output);
-    emit_add(integer, "", dunlin__op_elements(integer->emit, node->output), a, b, y);
+    const dunlin_integer_ref y = dunlin__integer_clipped_output(integer, node->output);
+    emit_add(integer, "",
+             (add_params){.n_elements = dunlin__op_elements(integer->emit, node->output),
+                          .high = dunlin__integer_clips_to(integer, node->output)},
+             a, b, y);
 }
 
 /* The error of both inputs is the output's. */

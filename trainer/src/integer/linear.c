@@ -18,9 +18,13 @@ typedef struct linear_params {
     uint32_t bias_site; /* DUNLIN_STEP_NONE: there is no bias */
     int32_t bias_operand;
     int32_t sums_operand; /* weight gradient: -1: not wanted */
+    float high;           /* forward: clipped to [0, high]; input gradient: masked by x, which lies
+                             in there; 0: neither */
+    uint32_t mask_site;   /* input gradient */
     bool has_wide_sums;
     int64_t n_weights;
     const dunlin_int_kernels *integers; /* whose workspace it is */
+    int64_t batch;                      /* the most samples of a slice; 0: any number */
 } linear_params;
 
 static dunlin_conv_shape shape_of(const dunlin_net *net, const dunlin_net_node *node)
@@ -37,7 +41,8 @@ static uint64_t aligned(uint64_t bytes)
 
 static uint64_t pass_bytes(const linear_params *params, dunlin_conv_pass pass, size_t n_threads)
 {
-    return aligned(params->integers->conv_workspace_bytes(&params->shape, pass, n_threads));
+    return aligned(
+        params->integers->conv_workspace_bytes(&params->shape, pass, params->batch, n_threads));
 }
 
 static uint64_t forward_bytes(const dunlin_kernels *kernels, const void *params, size_t n_threads,
@@ -99,6 +104,9 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
     }
     dunlin_int_stats stats;
     do {
+        int32_t low = -DUNLIN_INT_MOST;
+        int32_t high = DUNLIN_INT_MOST;
+        dunlin__integer_clip_range(&output, p->high, &low, &high);
         call->run->integers->conv_forward(&(dunlin_int_conv_call){
             .shape = &p->shape,
             .n_samples = call->n_samples,
@@ -107,8 +115,8 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
             .bias = bias,
             .out = call->operands[2],
             .rounding = {.shift = output.shift, .stats = &stats, .is_reset = true},
-            .low = -DUNLIN_INT_MOST,
-            .high = DUNLIN_INT_MOST,
+            .low = low,
+            .high = high,
             .workspace = workspace,
             .threads = call->run->threads,
         });
@@ -116,24 +124,34 @@ static dunlin_status run_forward(const dunlin_kernel_call *call)
     return DUNLIN_OK;
 }
 
-/* Operands: dy, weight, dx. */
+/* Operands: dy, weight, dx, x if it is a mask. dx may lie on x, so in a calibration the largest is
+ * found before anything is stored. */
 static dunlin_status run_error(const dunlin_kernel_call *call)
 {
     const linear_params *p = call->params;
     dunlin_site_output output = dunlin__integer_open(call);
     dunlin_int_stats stats;
-    do {
-        call->run->integers->conv_input_grad(&(dunlin_int_conv_call){
-            .shape = &p->shape,
-            .n_samples = call->n_samples,
-            .dy = call->operands[0],
-            .w = call->operands[1],
-            .out = call->operands[2],
-            .rounding = {.shift = output.shift, .stats = &stats, .is_reset = true},
-            .workspace = call->workspace,
-            .threads = call->run->threads,
-        });
-    } while (dunlin__site_close(&output, stats.largest, stats.n_clipped));
+    dunlin_int_conv_call conv = {.shape = &p->shape,
+                                 .n_samples = call->n_samples,
+                                 .dy = call->operands[0],
+                                 .w = call->operands[1],
+                                 .rounding = {.stats = &stats, .is_reset = true},
+                                 .workspace = call->workspace,
+                                 .threads = call->run->threads};
+    if (call->run->is_calibrating) {
+        call->run->integers->conv_input_grad(&conv);
+        (void)dunlin__site_close(&output, stats.largest, 0);
+    }
+    conv.out = call->operands[2];
+    conv.rounding.shift = output.shift;
+    if (p->high > 0.0F) {
+        conv.mask = call->operands[3];
+        conv.mask_high = dunlin__integer_bound(output.sites, p->mask_site, p->high);
+    }
+    call->run->integers->conv_input_grad(&conv);
+    if (!call->run->is_calibrating) {
+        (void)dunlin__site_close(&output, stats.largest, stats.n_clipped);
+    }
     return DUNLIN_OK;
 }
 
@@ -169,18 +187,23 @@ static dunlin_status run_gradient(const dunlin_kernel_call *call)
         .name = "int_conv", .run_fn = run_forward, .parts = (which_parts), .may_recompute = true,  \
         .in_place_write = -1, .in_place_read = -1, .workspace_fn = forward_bytes                   \
     }
-#define ERROR_KERNEL(which_parts)                                                                  \
+#define ERROR_KERNEL(which_parts, written, read)                                                   \
     {                                                                                              \
         .name = "int_conv_input_grad", .run_fn = run_error, .parts = (which_parts),                \
-        .may_recompute = true, .in_place_write = -1, .in_place_read = -1,                          \
+        .may_recompute = true, .in_place_write = (written), .in_place_read = (read),               \
         .workspace_fn = error_bytes                                                                \
     }
 
 static const dunlin_step_kernel forward_kernel = FORWARD_KERNEL(DUNLIN_MEM_MAP);
 static const dunlin_step_kernel forward_counting =
     FORWARD_KERNEL(DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE);
-static const dunlin_step_kernel error_kernel = ERROR_KERNEL(DUNLIN_MEM_MAP);
-static const dunlin_step_kernel error_counting = ERROR_KERNEL(DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE);
+static const dunlin_step_kernel error_kernel = ERROR_KERNEL(DUNLIN_MEM_MAP, -1, -1);
+static const dunlin_step_kernel error_counting =
+    ERROR_KERNEL(DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE, -1, -1);
+/* A mask is read where it is written over. */
+static const dunlin_step_kernel masked_kernel = ERROR_KERNEL(DUNLIN_MEM_MAP, 2, 3);
+static const dunlin_step_kernel masked_counting =
+    ERROR_KERNEL(DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE, 2, 3);
 static const dunlin_step_kernel gradient_kernel = {.name = "int_conv_weight_grad",
                                                    .run_fn = run_gradient,
                                                    .parts = DUNLIN_MEM_REDUCE,
@@ -194,20 +217,35 @@ static double shape_flops(const dunlin_conv_shape *s)
            s->kernel_w;
 }
 
+/* Params of one of the node's ops. */
+static linear_params begin_params(const dunlin_integer *integer, const dunlin_conv_shape *shape)
+{
+    const dunlin_emit *emit = integer->emit;
+    const bool is_training = dunlin__emit_mode(emit) == DUNLIN_EMIT_TRAIN;
+    return (linear_params){.shape = *shape,
+                           .bias_site = DUNLIN_STEP_NONE,
+                           .bias_operand = -1,
+                           .sums_operand = -1,
+                           .integers = emit->options->integers,
+                           .batch = is_training ? emit->options->batch : 0};
+}
+
 /* A network is refused whose parameters several nodes read, so a parameter's site is its index. */
 static void forward(dunlin_integer *integer, const dunlin_net_node *node)
 {
     const dunlin_emit *emit = integer->emit;
     const dunlin_integer_ref x = integer->values[node->inputs[0]];
-    const dunlin_integer_ref y = dunlin__integer_output(integer, node->output);
+    const dunlin_integer_ref y = dunlin__integer_clipped_output(integer, node->output);
     const bool has_bias = dunlin__op_has_param(node, 1);
-    linear_params params = {
-        .op.link = {.rule = DUNLIN_RULE_PRODUCT, .site = y.site, .a = x.site, .b = node->params[0]},
-        .shape = shape_of(emit->net, node),
-        .bias_site = has_bias ? node->params[1] : DUNLIN_STEP_NONE,
-        .bias_operand = 3,
-        .sums_operand = -1,
-        .integers = emit->options->integers};
+    const dunlin_conv_shape shape = shape_of(emit->net, node);
+    linear_params params = begin_params(integer, &shape);
+    params.op.link = (dunlin_integer_link){
+        .rule = DUNLIN_RULE_PRODUCT, .site = y.site, .a = x.site, .b = node->params[0]};
+    params.high = dunlin__integer_clips_to(integer, node->output);
+    if (has_bias) {
+        params.bias_site = node->params[1];
+        params.bias_operand = 3;
+    }
     dunlin_integer_draft draft = {.kernel = &forward_kernel,
                                   .counting = &forward_counting,
                                   .suffix = "",
@@ -227,16 +265,16 @@ static void emit_error(dunlin_integer *integer, const dunlin_net_node *node,
                        const dunlin_conv_shape *shape)
 {
     const dunlin_integer_ref dy = integer->errors[node->output];
+    const dunlin_integer_ref x = integer->values[node->inputs[0]];
     const dunlin_integer_ref dx = dunlin__integer_error(integer, 0);
-    linear_params params = {.op.link = {.rule = DUNLIN_RULE_PRODUCT,
-                                        .site = dx.site,
-                                        .a = dy.site,
-                                        .b = node->params[0]},
-                            .shape = *shape,
-                            .bias_site = DUNLIN_STEP_NONE,
-                            .integers = integer->emit->options->integers};
-    dunlin_integer_draft draft = {.kernel = &error_kernel,
-                                  .counting = &error_counting,
+    const bool is_masked = dunlin__integer_masks_error(integer, node->inputs[0]);
+    linear_params params = begin_params(integer, shape);
+    params.op.link = (dunlin_integer_link){
+        .rule = DUNLIN_RULE_PRODUCT, .site = dx.site, .a = dy.site, .b = node->params[0]};
+    params.high = is_masked ? integer->folds[node->inputs[0]].high : 0.0F;
+    params.mask_site = x.site;
+    dunlin_integer_draft draft = {.kernel = is_masked ? &masked_kernel : &error_kernel,
+                                  .counting = is_masked ? &masked_counting : &error_counting,
                                   .suffix = "/input_grad",
                                   .params = &params,
                                   .params_bytes = sizeof params,
@@ -244,6 +282,9 @@ static void emit_error(dunlin_integer *integer, const dunlin_net_node *node,
     dunlin__integer_read(&draft, dy.tensor);
     dunlin__integer_read(&draft, integer->emit->graph->params[node->params[0]].tensor);
     dunlin__integer_write(&draft, dx.tensor);
+    if (is_masked) {
+        dunlin__integer_read(&draft, x.tensor);
+    }
     dunlin__integer_emit(integer, &draft);
     dunlin__integer_contribute(integer, 0, dx);
 }
@@ -254,12 +295,8 @@ static void emit_gradient(dunlin_integer *integer, const dunlin_net_node *node,
 {
     dunlin_emit *emit = integer->emit;
     const int64_t terms = (int64_t)shape->out_h * shape->out_w;
-    linear_params params = {.shape = *shape,
-                            .bias_site = DUNLIN_STEP_NONE,
-                            .bias_operand = -1,
-                            .sums_operand = -1,
-                            .integers = emit->options->integers,
-                            .n_weights = emit->net->params[node->params[0]].n_elements};
+    linear_params params = begin_params(integer, shape);
+    params.n_weights = emit->net->params[node->params[0]].n_elements;
     dunlin_mem_access accesses[4] = {
         {integer->values[node->inputs[0]].tensor, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {integer->errors[node->output].tensor, DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},

@@ -1,6 +1,6 @@
 /*
- * pointwise.c - ReLU and ReLU6, flatten, dropout in integers: what keeps a tensor's exponent, or
- * moves it by a constant.
+ * pointwise.c - ReLU and ReLU6 where nothing else clips, flatten, dropout in integers: what keeps a
+ * tensor's exponent, or moves it by a constant.
  *
  * Invariant: nothing is rounded here, so nothing is counted.
  */
@@ -36,15 +36,28 @@ static void emit_map(dunlin_integer *integer, const dunlin_step_kernel *kernel, 
 
 /* --- ReLU, ReLU6 --- */
 
-/* The bound in units of the tensor: 1 at least, above 127 where there is none. */
-static int32_t bound_of(const dunlin_kernel_call *call, const pointwise_params *p)
+int32_t dunlin__integer_bound(const dunlin_integer_site *sites, uint32_t site, float high)
 {
-    const dunlin_integer_site *sites = call->operands[p->op.sites_operand];
-    const double bound = ldexp((double)p->high, -sites[p->op.link.site].exponent);
+    const double bound = ldexp((double)high, -sites[site].exponent);
     if (!(bound < (double)DUNLIN_INT_MOST + 0.5)) {
         return DUNLIN_INT_MOST + 1;
     }
     return bound < 1.0 ? 1 : (int32_t)floor(bound + 0.5);
+}
+
+void dunlin__integer_clip_range(const dunlin_site_output *output, float high, int32_t *out_low,
+                                int32_t *out_high)
+{
+    if (high > 0.0F) {
+        const int32_t bound = dunlin__integer_bound(output->sites, output->link->site, high);
+        *out_low = 0;
+        *out_high = bound < DUNLIN_INT_MOST ? bound : DUNLIN_INT_MOST;
+    }
+}
+
+static int32_t bound_of(const dunlin_kernel_call *call, const pointwise_params *p)
+{
+    return dunlin__integer_bound(call->operands[p->op.sites_operand], p->op.link.site, p->high);
 }
 
 /* Operands: x, y. */
@@ -81,11 +94,16 @@ static const dunlin_step_kernel clip_grad_kernel = {.name = "int_clip_grad",
                                                     .in_place_write = 2,
                                                     .in_place_read = 0};
 
-/* The output has the input's site. */
+/* The output has the input's site; it is there already if the input was clipped as it was stored.
+ */
 static void clip_forward(dunlin_integer *integer, const dunlin_net_node *node)
 {
     const dunlin_integer_ref x = integer->values[node->inputs[0]];
     dunlin_integer_ref *y = &integer->values[node->output];
+    if (integer->folds[node->inputs[0]].stored_as != DUNLIN_STEP_NONE) {
+        *y = x;
+        return;
+    }
     *y = dunlin__integer_output(integer, node->output);
     y->site = x.site;
     pointwise_params params = {.op.link.site = x.site,
@@ -94,21 +112,29 @@ static void clip_forward(dunlin_integer *integer, const dunlin_net_node *node)
     emit_map(integer, &clip_kernel, "", &params, &x.tensor, 1, y->tensor);
 }
 
-static void clip_backward(dunlin_integer *integer, const dunlin_net_node *node)
+void dunlin__integer_emit_mask(dunlin_integer *integer, uint32_t value)
 {
-    if (!dunlin__integer_needs_error(integer, node, 0)) {
+    const dunlin_integer_fold *fold = &integer->folds[value];
+    if (!(fold->high > 0.0F) || fold->is_masked_later || fold->is_masked) {
         return;
     }
-    const dunlin_integer_ref y = integer->values[node->output];
-    const dunlin_integer_ref dy = integer->errors[node->output];
-    dunlin_integer_ref dx = dunlin__integer_error(integer, 0);
-    dx.site = dy.site;
+    const dunlin_integer_ref y = integer->values[value];
+    dunlin_integer_ref *error = &integer->errors[value];
     pointwise_params params = {.op.link.site = y.site,
-                               .n_elements = dunlin__op_elements(integer->emit, node->output),
-                               .high = node->u.clip.high};
-    const uint32_t read[] = {dy.tensor, y.tensor};
-    emit_map(integer, &clip_grad_kernel, "/input_grad", &params, read, 2, dx.tensor);
-    dunlin__integer_contribute(integer, 0, dx);
+                               .n_elements = dunlin__op_elements(integer->emit, value),
+                               .high = fold->high};
+    const uint32_t read[] = {error->tensor, y.tensor};
+    const uint32_t masked = dunlin__integer_error_tensor(integer, value);
+    emit_map(integer, &clip_grad_kernel, "/input_grad", &params, read, 2, masked);
+    error->tensor = masked;
+}
+
+/* The output's error is masked when it comes here, or will be. */
+static void clip_backward(dunlin_integer *integer, const dunlin_net_node *node)
+{
+    if (dunlin__integer_needs_error(integer, node, 0)) {
+        dunlin__integer_contribute(integer, 0, integer->errors[node->output]);
+    }
 }
 
 static const char *clip_refuse(const dunlin_net *net, const dunlin_net_node *node)

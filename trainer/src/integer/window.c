@@ -1,8 +1,9 @@
 /*
  * window.c - maximum, average and global average pooling in integers.
  *
- * A maximum keeps its input's exponent, and so would its gradient but for windows that overlap:
- * their errors add up. An average is one exact fraction, rounded once to a site of its own.
+ * A maximum keeps its input's exponent, and so does its gradient but for windows that overlap:
+ * their errors add up, and are rounded to a site of their own. An average is one exact fraction,
+ * rounded once to a site of its own.
  */
 #include "ops/conv/pool_shapes.h"
 #include "rows.h"
@@ -11,6 +12,7 @@ typedef struct window_params {
     dunlin_integer_op op; /* first */
     dunlin_pool_shape shape;
     bool has_index;
+    bool is_moved; /* max, backward: windows do not overlap, so errors are moved, and not added */
 } window_params;
 
 static void run_forward(const dunlin_kernel_call *call, bool is_max,
@@ -78,6 +80,17 @@ static dunlin_status run_backward(const dunlin_kernel_call *call, bool is_max)
 /* Operands: dy, dx, index. */
 static dunlin_status run_max_grad(const dunlin_kernel_call *call)
 {
+    const window_params *p = call->params;
+    if (p->is_moved) {
+        call->run->integers->pool_backward(&(dunlin_int_pool_call){.shape = &p->shape,
+                                                                   .is_max = true,
+                                                                   .n_samples = call->n_samples,
+                                                                   .dy = call->operands[0],
+                                                                   .dx = call->operands[1],
+                                                                   .index = call->operands[2],
+                                                                   .threads = call->run->threads});
+        return DUNLIN_OK;
+    }
     return run_backward(call, true);
 }
 
@@ -118,7 +131,7 @@ static dunlin_integer_draft begin_draft(window_params *params, const char *suffi
                                                       s->kernel_h * s->kernel_w};
 }
 
-/* The place of each maximum is kept by a byte, in the node's slot 0. */
+/* The place of each maximum is kept by a few bits, in the node's slot 0. */
 static void max_forward(dunlin_integer *integer, const dunlin_net_node *node)
 {
     dunlin_emit *emit = integer->emit;
@@ -137,7 +150,9 @@ static void max_forward(dunlin_integer *integer, const dunlin_net_node *node)
     if (params.has_index) {
         const uint32_t index =
             dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
-                                dunlin__op_elements(emit, node->output), DUNLIN_MEM_SAVED);
+                                (int64_t)params.shape.out_h * params.shape.out_w *
+                                    dunlin__int_place_bytes(&params.shape, params.shape.channels),
+                                DUNLIN_MEM_SAVED);
         dunlin__integer_write(&draft, index);
         dunlin__emit_save(emit, 0, index);
     }
@@ -168,7 +183,7 @@ static void emit_backward(dunlin_integer *integer, const dunlin_net_node *node, 
         return;
     }
     const dunlin_integer_ref dy = integer->errors[node->output];
-    const dunlin_integer_ref dx = dunlin__integer_error(integer, 0);
+    dunlin_integer_ref dx = dunlin__integer_error(integer, 0);
     window_params params = {.op.link = {.rule = DUNLIN_RULE_PRODUCT,
                                         .site = dx.site,
                                         .a = dy.site,
@@ -176,8 +191,10 @@ static void emit_backward(dunlin_integer *integer, const dunlin_net_node *node, 
                                         .offset = is_max ? 0 : -DUNLIN_INT_AVERAGE_BITS},
                             .shape = dunlin__op_pool_shape(integer->emit->net, node)};
     dunlin_integer_draft draft = begin_draft(&params, "/input_grad");
+    params.is_moved = is_max && !dunlin__int_windows_overlap(&params.shape);
+    dx.site = params.is_moved ? dy.site : dx.site;
     draft.kernel = is_max ? &max_grad_kernel : &average_grad_kernel;
-    draft.counting = is_max ? &max_grad_counting : &average_grad_counting;
+    draft.counting = params.is_moved ? NULL : is_max ? &max_grad_counting : &average_grad_counting;
     dunlin__integer_read(&draft, dy.tensor);
     dunlin__integer_write(&draft, dx.tensor);
     if (is_max) {
@@ -197,5 +214,14 @@ static void average_backward(dunlin_integer *integer, const dunlin_net_node *nod
     emit_backward(integer, node, false);
 }
 
-const dunlin_integer_row dunlin__integer_max_pool = {NULL, max_forward, max_backward};
+/* A place is a byte at most. */
+static const char *max_refuse(const dunlin_net *net, const dunlin_net_node *node)
+{
+    const dunlin_pool_shape shape = dunlin__op_pool_shape(net, node);
+    return (int64_t)shape.kernel_h * shape.kernel_w <= 255
+               ? NULL
+               : "a window of a maximum has more than 255 elements";
+}
+
+const dunlin_integer_row dunlin__integer_max_pool = {max_refuse, max_forward, max_backward};
 const dunlin_integer_row dunlin__integer_average_pool = {NULL, average_forward, average_backward};

@@ -48,3 +48,48 @@ dunlin_model *integer_branched_model(void)
     x = dunlin_builder_relu(builder, dunlin_builder_add(builder, x, a));
     return integer_finish(builder, dunlin_builder_dense(builder, "head", x, 4));
 }
+
+static dunlin_value clipped_conv(dunlin_builder *builder, const char *name, dunlin_value x,
+                                 int64_t channels)
+{
+    const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
+    return dunlin_builder_relu(builder,
+                               dunlin_builder_conv(builder, name, x, channels, 3, &padded));
+}
+
+dunlin_model *integer_plain_model(void)
+{
+    dunlin_builder *builder = NULL;
+    const dunlin_shape shape = {.n_dims = 3, .dims = {3, 32, 32}};
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value x = dunlin_builder_input(builder, "x", &shape);
+    x = dunlin_builder_max_pool(builder, clipped_conv(builder, "a", x, 32), 2, 2, 0);
+    x = dunlin_builder_max_pool(builder, clipped_conv(builder, "b", x, 48), 2, 2, 0);
+    x = clipped_conv(builder, "d", clipped_conv(builder, "c", x, 64), 64);
+    x = dunlin_builder_flatten(builder, dunlin_builder_max_pool(builder, x, 2, 2, 0));
+    x = dunlin_builder_relu(builder, dunlin_builder_dense(builder, "e", x, 32));
+    return integer_finish(builder, dunlin_builder_dense(builder, "head", x, 10));
+}
+
+dunlin_model *integer_folded_model(void)
+{
+    dunlin_builder *builder = NULL;
+    const dunlin_shape shape = {.n_dims = 3, .dims = {3, 12, 11}};
+    const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value x = dunlin_builder_input(builder, "x", &shape);
+    x = dunlin_builder_max_pool(builder, clipped_conv(builder, "a", x, 7), 3, 2, 1);
+    const dunlin_value b = dunlin_builder_conv(builder, "b", x, 7, 3, &padded);
+    x = dunlin_builder_relu(builder, dunlin_builder_add(builder, b, x));
+    dunlin_value d = dunlin_builder_conv(builder, "c", x, 7, 3, &padded);
+    d = dunlin_builder_relu6(builder, d);
+    d = dunlin_builder_conv(builder, "d", d, 7, 3, &padded);
+    x = dunlin_builder_relu(builder, dunlin_builder_add(builder, d, x));
+    x = dunlin_builder_average_pool(builder, x, 2, 1, 0);
+    x = dunlin_builder_relu6(builder, dunlin_builder_conv(builder, "e", x, 9, 3, &padded));
+    x = dunlin_builder_relu(builder, dunlin_builder_max_pool(builder, x, 2, 2, 0));
+    x = clipped_conv(builder, "f", x, 9);
+    x = dunlin_builder_flatten(builder, dunlin_builder_dropout(builder, x, 0.5F));
+    x = dunlin_builder_relu(builder, dunlin_builder_dense(builder, "g", x, 20));
+    return integer_finish(builder, dunlin_builder_dense(builder, "head", x, 5));
+}

@@ -40,7 +40,7 @@ static niti_layer *add(niti_net *net, niti_kind kind, int64_t c, int64_t h, int6
     layer->act = numbers(count(layer->out));
     layer->err = numbers(count(layer->in));
     layer->y.is_counted = kind == NITI_CONV || kind == NITI_DENSE;
-    layer->dx.is_counted = kind != NITI_RELU;
+    layer->dx.is_counted = kind == NITI_CONV || kind == NITI_DENSE;
     if (net->n_layers < NITI_MAX_LAYERS) {
         memcpy(net->layers[net->n_layers].in, layer->out, sizeof layer->out);
     }
@@ -343,9 +343,8 @@ static void backward(niti_net *net, bool calibrates)
         if (i == 0) {
             return; /* nobody asks for the error of the input */
         }
-        if (layer->kind != NITI_RELU) {
-            settle(&layer->dx, layer->kind == NITI_POOL ? e : e + layer->ew, layer->err, n,
-                   calibrates);
+        if (layer->kind == NITI_CONV || layer->kind == NITI_DENSE) {
+            settle(&layer->dx, e + layer->ew, layer->err, n, calibrates);
             e = layer->dx.e;
         }
         dy = layer->err;
@@ -407,7 +406,7 @@ static void adapt(niti_net *net)
     for (int64_t i = net->n_layers - 1; i > 0; i--) {
         niti_layer *layer = &net->layers[i];
         if (layer->dx.is_counted) {
-            raise_to(&layer->dx, layer->kind == NITI_POOL ? e : e + layer->ew);
+            raise_to(&layer->dx, e + layer->ew);
             e = layer->dx.e;
         }
     }

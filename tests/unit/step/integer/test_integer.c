@@ -210,3 +210,9 @@ Test(integer, bits_of_every_operator)
 {
     check_bits(integer_branched_model());
 }
+
+/* Without a policy nothing is folded: masks are ops of their own. */
+Test(integer, bits_of_folded_activations)
+{
+    check_bits(integer_folded_model());
+}

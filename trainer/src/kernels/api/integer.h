@@ -55,6 +55,7 @@ typedef struct dunlin_int_rounding {
  * Input gradient: d = RoundShift(sum of dy w); with an addend d = that + RoundShift(addend,
  *   addend_shift), within +-127 again and counted if it was not; with a mask 0 where not mask_low <
  *   mask < mask_high. Statistics: `largest` is that of the sums of products, before all this.
+ *   `out` NULL: statistics alone.
  * Weight gradient: sums += sum of dy x over the samples; out_bias += sum of dy.
  */
 typedef struct dunlin_int_conv_call {
@@ -70,7 +71,7 @@ typedef struct dunlin_int_conv_call {
     const int8_t *addend; /* input gradient: may be NULL, and may be `out` */
     int32_t addend_shift; /* from the addend's exponent to that of `out` */
     const int8_t *mask;   /* input gradient: the stored output that a ReLU's mask is made of; may be
-                             NULL */
+                             NULL, and may be `out` */
     int32_t mask_low, mask_high; /* exclusive; a ReLU without bound: 0 and 128 */
     int32_t *sums;      /* weight gradient: at most DUNLIN_INT_MOST_TERMS terms (pixels of dy) over
                            all calls since the reset */
@@ -145,15 +146,43 @@ typedef struct dunlin_int_pool_call {
     const dunlin_pool_shape *shape;
     bool is_max;
     int64_t n_samples;
-    const int8_t *x;  /* forward */
-    int8_t *y;        /* forward */
-    uint8_t *index;   /* max: the winner's place in its window, one byte per output (kernel area <=
-                         255); forward: NULL if not wanted */
-    const int8_t *dy; /* backward */
-    int8_t *dx;       /* backward */
+    const int8_t *x;              /* forward */
+    int8_t *y;                    /* forward */
+    uint8_t *index;               /* max: the winners' places in their windows (kernel area <= 255),
+                                     dunlin__int_place_bytes() of a pixel; forward: NULL if not wanted */
+    const int8_t *dy;             /* backward */
+    int8_t *dx;                   /* backward */
     dunlin_int_rounding rounding; /* max forward: nothing is rounded, stats alone are those of y */
     dunlin_threads *threads;
 } dunlin_int_pool_call;
+
+#define DUNLIN_INT_PLACE_RUN 256 /* channels whose places lie together */
+
+/* Bits of a winner's place: 2, 4 or 8. */
+static inline int32_t dunlin__int_place_bits(const dunlin_pool_shape *shape)
+{
+    const int64_t area = (int64_t)shape->kernel_h * shape->kernel_w;
+    return area <= 4 ? 2 : area <= 16 ? 4 : 8;
+}
+
+/*
+ * Bytes of the places of n channels of a pixel. Each DUNLIN_INT_PLACE_RUN channels of a pixel, and
+ * what is left of them, are a run: of b bytes, channel c's place is in byte c mod b, from bit
+ * bits * (c / b) on.
+ */
+static inline int64_t dunlin__int_place_bytes(const dunlin_pool_shape *shape, int64_t n)
+{
+    return (n * dunlin__int_place_bits(shape) + 7) / 8;
+}
+
+/* Whether an input pixel may lie in several windows. */
+static inline bool dunlin__int_windows_overlap(const dunlin_pool_shape *shape)
+{
+    const int32_t step_h = shape->dilation_h > 1 ? shape->dilation_h : 1;
+    const int32_t step_w = shape->dilation_w > 1 ? shape->dilation_w : 1;
+    return shape->stride_h < (int64_t)(shape->kernel_h - 1) * step_h + 1 ||
+           shape->stride_w < (int64_t)(shape->kernel_w - 1) * step_w + 1;
+}
 
 typedef struct dunlin_int_quantise_call {
     int64_t n;
@@ -167,10 +196,10 @@ typedef struct dunlin_int_quantise_call {
 typedef struct dunlin_int_kernels {
     const char *isa; /* the set, then "+vnni", "-vnni", "+dotprod" or "-dotprod" where it has two */
 
-    /* Independent of batch and image size: packed weights of a part of the outputs, and a block of
-     * pixels for each thread. */
+    /* Packed weights of a part of the outputs, and a block of pixels for each thread: as much as
+     * any batch takes (n_samples 0), or calls of at most so many samples. */
     uint64_t (*conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                                     size_t n_threads);
+                                     int64_t n_samples, size_t n_threads);
     void (*conv_forward)(const dunlin_int_conv_call *call);
     void (*conv_input_grad)(const dunlin_int_conv_call *call);
     void (*conv_weight_grad)(const dunlin_int_conv_call *call);

@@ -33,8 +33,11 @@ typedef struct int_conv_job {
     int_tally tally;
 } int_conv_job;
 
-static void plan_view(const conv_view *view, int_plan *plan)
+/* For calls of n_samples at most; 0: of any number. */
+static void plan_view(const conv_view *view, int64_t n_samples, int_plan *plan)
 {
+    const int64_t tiles =
+        n_samples > 0 ? ceil_div(n_samples * view_rows(view), INT_ROWS) : INT_BLOCK_TILES;
     plan->depth = view_depth(view);
     plan->groups = int_groups(plan->depth);
     plan->pitch = int_pitch(plan->depth);
@@ -42,23 +45,23 @@ static void plan_view(const conv_view *view, int_plan *plan)
     const int64_t most = INT_PART_BYTES / column_bytes / INT_WIDTH * INT_WIDTH;
     plan->width = min_i64(int_panels_width(view->outputs), max_i64(INT_WIDTH, most));
     const int64_t fit = INT_BLOCK_BYTES / (plan->pitch * (int64_t)sizeof(dot_a)) / INT_ROWS;
-    plan->rows = max_i64(1, min_i64(INT_BLOCK_TILES, fit)) * INT_ROWS;
+    plan->rows = max_i64(1, min_i64(min_i64(INT_BLOCK_TILES, tiles), fit)) * INT_ROWS;
     plan->b_bytes = int_room(column_bytes * plan->width);
     plan->start_bytes = int_room(plan->width * (int64_t)sizeof(int32_t));
     plan->room_bytes = int_room((plan->rows * plan->pitch + INT_SLACK) * (int64_t)sizeof(dot_a)) +
                        int_room(plan->rows * (int64_t)sizeof(int64_t));
 }
 
-static uint64_t view_bytes(const conv_view *view, size_t n_threads)
+static uint64_t view_bytes(const conv_view *view, int64_t n_samples, size_t n_threads)
 {
     int_plan plan;
-    plan_view(view, &plan);
+    plan_view(view, n_samples, &plan);
     return (uint64_t)(plan.b_bytes + plan.start_bytes) +
            (uint64_t)plan.room_bytes * (uint64_t)n_threads;
 }
 
 uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                                     size_t n_threads)
+                                     int64_t n_samples, size_t n_threads)
 {
     const size_t threads = n_threads == 0 ? 1 : n_threads;
     conv_view view;
@@ -67,16 +70,16 @@ uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv
         return K(int_depthwise_bytes)(shape);
     }
     if (pass == DUNLIN_CONV_WEIGHT_GRAD) {
-        return K(int_weight_grad_bytes)(shape, threads);
+        return K(int_weight_grad_bytes)(shape, n_samples, threads);
     }
     if (pass == DUNLIN_CONV_FORWARD) {
         dunlin__view_forward(shape, &view);
-        return view_bytes(&view, threads);
+        return view_bytes(&view, n_samples, threads);
     }
     for (int32_t i = 0; i < shape->stride_h; i++) {
         for (int32_t j = 0; j < shape->stride_w; j++) {
             dunlin__view_input_grad(shape, i, j, &view);
-            const uint64_t bytes = view_bytes(&view, threads);
+            const uint64_t bytes = view_bytes(&view, n_samples, threads);
             most = bytes > most ? bytes : most;
         }
     }
@@ -262,7 +265,7 @@ static void run_view(int_conv_job *job)
         K(int_depthwise)(job->call, view, job->is_input_grad, &job->tally);
         return;
     }
-    plan_view(view, &job->plan);
+    plan_view(view, job->call->n_samples, &job->plan);
     job->n_rows = view_rows(view) * job->call->n_samples;
     job->b = (dot_b *)job->call->workspace;
     job->start = (int32_t *)(void *)((char *)job->b + job->plan.b_bytes);

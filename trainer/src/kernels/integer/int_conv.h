@@ -18,6 +18,7 @@ static inline int64_t int_room(int64_t bytes)
     return round_up(bytes, 64);
 }
 
-uint64_t K(int_weight_grad_bytes)(const dunlin_conv_shape *shape, size_t n_threads);
+uint64_t K(int_weight_grad_bytes)(const dunlin_conv_shape *shape, int64_t n_samples,
+                                  size_t n_threads);
 
 #endif

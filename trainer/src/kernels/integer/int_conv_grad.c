@@ -36,11 +36,14 @@ typedef struct int_grad_target {
     int64_t first_row; /* of the gradient */
 } int_grad_target;
 
-static void plan_grad(const conv_view *view, int_grad_plan *plan)
+/* For calls of n_samples at most; 0: of any number. */
+static void plan_grad(const conv_view *view, int64_t n_samples, int_grad_plan *plan)
 {
+    const int64_t pixels =
+        n_samples > 0 ? min_i64(PIXELS, n_samples * view_rows(view)) : (int64_t)PIXELS;
     plan->depth = view_depth(view);
     plan->rows = min_i64(round_up(plan->depth, 16), (int64_t)GRAD_TILES * 48);
-    const int64_t lanes = round_up(PIXELS, DOT_GROUP);
+    const int64_t lanes = round_up(pixels, GRAD_LINES);
     plan->b_bytes = int_room(lanes * int_panels_width(view->outputs) * (int64_t)sizeof(dot_b));
     plan->start_bytes = int_room(int_panels_width(view->outputs) * (int64_t)sizeof(int32_t));
     plan->a_bytes = int_room(lanes * plan->rows * (int64_t)sizeof(dot_a));
@@ -49,12 +52,13 @@ static void plan_grad(const conv_view *view, int_grad_plan *plan)
     plan->room_bytes = plan->a_bytes + plan->lines_bytes;
 }
 
-uint64_t K(int_weight_grad_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
+uint64_t K(int_weight_grad_bytes)(const dunlin_conv_shape *shape, int64_t n_samples,
+                                  size_t n_threads)
 {
     conv_view view;
     int_grad_plan plan;
     dunlin__view_forward(shape, &view);
-    plan_grad(&view, &plan);
+    plan_grad(&view, n_samples, &plan);
     return (uint64_t)(plan.b_bytes + plan.start_bytes) +
            (uint64_t)plan.room_bytes * (uint64_t)n_threads;
 }
@@ -193,7 +197,7 @@ void K(int_conv_weight_grad)(const dunlin_int_conv_call *call)
     int_grad_job job = {.call = call};
     const int64_t n_workers = (int64_t)task_threads(call->threads);
     dunlin__view_forward(call->shape, &job.view);
-    plan_grad(&job.view, &job.plan);
+    plan_grad(&job.view, call->n_samples, &job.plan);
     job.is_plain = dunlin__view_is_plain(&job.view);
     job.b = (dot_b *)call->workspace;
     job.start = (int32_t *)(void *)((char *)job.b + job.plan.b_bytes);

@@ -114,6 +114,9 @@ ALWAYS_INLINE void run_finish(const int_target *target, int_run *sums, int64_t a
         count->n_clipped -= whole > most;
         sums->of[j] = (vint_min(whole, most) ^ sign) - sign;
     }
+    if (target->out == NULL) {
+        return;
+    }
     vwide q = run_pack(sums);
     q = WIDE(max_epi8, q, (vwide){0} + (int8_t)target->low);
     q = WIDE(min_epi8, q, (vwide){0} + (int8_t)target->high);

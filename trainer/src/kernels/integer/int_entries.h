@@ -8,7 +8,7 @@
 #include "kernels/simd/vec.h"
 
 uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
-                                     size_t n_threads);
+                                     int64_t n_samples, size_t n_threads);
 void K(int_conv_forward)(const dunlin_int_conv_call *call);
 void K(int_conv_input_grad)(const dunlin_int_conv_call *call);
 void K(int_conv_weight_grad)(const dunlin_int_conv_call *call);

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#define RUN 256 /* channels at once */
+#define RUN DUNLIN_INT_PLACE_RUN /* channels at once */
 
 typedef struct int_pool_job {
     const dunlin_int_pool_call *call;
@@ -21,7 +21,8 @@ typedef struct int_pool_pixel {
     const int8_t *x; /* of the sample, at the first channel */
     pool_window window;
     int64_t n;
-    int64_t out; /* element of the output */
+    int64_t out;     /* element of the output */
+    uint8_t *places; /* of the pixel's channels; NULL: not wanted */
 } int_pool_pixel;
 
 static const int8_t *tap_at(const int_pool_pixel *pixel, int64_t i, int64_t j)
@@ -30,6 +31,24 @@ static const int8_t *tap_at(const int_pool_pixel *pixel, int64_t i, int64_t j)
     const int64_t y = pixel->window.y + i * pool_step(shape->dilation_h);
     const int64_t x = pixel->window.x + j * pool_step(shape->dilation_w);
     return pixel->x + (y * shape->in_w + x) * shape->channels;
+}
+
+/* A run's places, a byte each, in bits: dunlin__int_place_bytes(). */
+static void pack_places(const dunlin_pool_shape *shape, const uint8_t *places, int64_t n,
+                        uint8_t *out)
+{
+    const int32_t bits = dunlin__int_place_bits(shape);
+    const int64_t bytes = dunlin__int_place_bytes(shape, n);
+    uint8_t packed[RUN];
+    memcpy(packed, places, (size_t)bytes);
+    for (int32_t p = 1; p < 8 / bits; p++) {
+        const uint8_t *plane = places + p * bytes;
+        const int64_t here = min_i64(bytes, n - p * bytes);
+        for (int64_t i = 0; i < here; i++) {
+            packed[i] = (uint8_t)(packed[i] | plane[i] << (p * bits));
+        }
+    }
+    memcpy(out, packed, (size_t)bytes);
 }
 
 static void max_pixel(const int_pool_pixel *pixel, int_count *count)
@@ -63,8 +82,8 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
     }
     count->largest = max_i64(count->largest, largest);
     memcpy(pixel->call->y + pixel->out, best, (size_t)pixel->n);
-    if (pixel->call->index != NULL) {
-        memcpy(pixel->call->index + pixel->out, index, (size_t)pixel->n);
+    if (pixel->places != NULL) {
+        pack_places(pixel->call->shape, index, pixel->n, pixel->places);
     }
 }
 
@@ -111,6 +130,7 @@ static void pool_task(void *ctx, size_t task)
     const int64_t sample = (int64_t)task / shape->out_h;
     const int64_t oy = (int64_t)task % shape->out_h;
     const int8_t *x = call->x + sample * shape->in_h * shape->in_w * shape->channels;
+    const int64_t place_bytes = dunlin__int_place_bytes(shape, shape->channels);
     int_count count = {0, 0};
     for (int64_t ox = 0; ox < shape->out_w; ox++) {
         int_pool_pixel pixel = {.call = call, .window = pool_window_at(shape, oy, ox)};
@@ -118,6 +138,10 @@ static void pool_task(void *ctx, size_t task)
             pixel.x = x + c;
             pixel.n = min_i64(RUN, shape->channels - c);
             pixel.out = ((int64_t)task * shape->out_w + ox) * shape->channels + c;
+            if (call->index != NULL) {
+                pixel.places = call->index + ((int64_t)task * shape->out_w + ox) * place_bytes +
+                               dunlin__int_place_bytes(shape, c);
+            }
             if (call->is_max) {
                 max_pixel(&pixel, &count);
             } else {

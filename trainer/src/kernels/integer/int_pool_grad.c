@@ -1,6 +1,7 @@
 /*
  * int_pool_grad.c - the gradients of int_pool.c: each input pixel gathers from the windows that it
- * lies in, so that nothing is added to memory.
+ * lies in, so that nothing is added to memory; where no windows overlap, and nothing is rounded or
+ * counted, errors move to their places.
  */
 #include "int_entries.h"
 #include "kernels/pool/window.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-#define RUN 256 /* channels at once */
+#define RUN DUNLIN_INT_PLACE_RUN /* channels at once */
 
 typedef struct int_pool_grad_job {
     const dunlin_int_pool_call *call;
@@ -33,6 +34,32 @@ static int64_t tap_of(int64_t i, int64_t o, int64_t step, int64_t stride, int64_
 {
     const int64_t at = i + pad - o * stride;
     return at % step == 0 ? at / step : -1;
+}
+
+/* A run's places, a byte each. */
+static void unpack_places(const dunlin_pool_shape *shape, const uint8_t *packed, int64_t n,
+                          uint8_t *out)
+{
+    const int32_t bits = dunlin__int_place_bits(shape);
+    const int64_t bytes = dunlin__int_place_bytes(shape, n);
+    const int32_t low = (1 << bits) - 1;
+    for (int32_t p = 0; p < 8 / bits; p++) {
+        uint8_t *plane = out + p * bytes;
+        const int64_t here = min_i64(bytes, n - p * bytes);
+        for (int64_t i = 0; i < here; i++) {
+            plane[i] = (uint8_t)(packed[i] >> (p * bits) & low);
+        }
+    }
+}
+
+/* The places of channels [c, c + n), a run, of an output pixel. */
+static void places_at(const dunlin_int_pool_call *call, int64_t pixel, int64_t c, int64_t n,
+                      uint8_t *out)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const uint8_t *packed = call->index + pixel * dunlin__int_place_bytes(shape, shape->channels) +
+                            dunlin__int_place_bytes(shape, c);
+    unpack_places(shape, packed, n, out);
 }
 
 static void take_max(const int8_t *dy, const uint8_t *index, uint8_t tap, int64_t n, int64_t *sums)
@@ -97,14 +124,15 @@ static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy,
         const int64_t i = tap_of(iy, oy, step_h, shape->stride_h, shape->pad_top);
         for (int64_t ox = columns.first; i >= 0 && ox < columns.end; ox++) {
             const int64_t j = tap_of(ix, ox, step_w, shape->stride_w, shape->pad_left);
-            const int64_t at =
-                ((sample * shape->out_h + oy) * shape->out_w + ox) * shape->channels + c;
+            const int64_t pixel = (sample * shape->out_h + oy) * shape->out_w + ox;
+            const int64_t at = pixel * shape->channels + c;
             if (j < 0) {
                 continue;
             }
             if (call->is_max) {
-                take_max(call->dy + at, call->index + at, (uint8_t)(i * shape->kernel_w + j), n,
-                         sums);
+                uint8_t places[RUN];
+                places_at(call, pixel, c, n, places);
+                take_max(call->dy + at, places, (uint8_t)(i * shape->kernel_w + j), n, sums);
             } else {
                 const pool_window window = pool_window_at(shape, oy, ox);
                 take_average(call->dy + at, max_i64(1, pool_count(shape, &window)), n, sums);
@@ -134,12 +162,61 @@ static void pool_grad_task(void *ctx, size_t task)
     int_tally_take(&job->tally, &count);
 }
 
+/* The errors of output pixel (oy, ox) to the taps of row i of its window, which is row `to`. */
+static void move_pixel(const dunlin_int_pool_call *call, int64_t pixel, int64_t i, int64_t x,
+                       int8_t *to)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t step = pool_step(shape->dilation_w);
+    for (int64_t c = 0; c < shape->channels; c += RUN) {
+        const int64_t n = min_i64(RUN, shape->channels - c);
+        const int8_t *dy = call->dy + pixel * shape->channels + c;
+        uint8_t places[RUN];
+        places_at(call, pixel, c, n, places);
+        for (int64_t j = 0; j < shape->kernel_w; j++) {
+            const int64_t ix = x + j * step;
+            const uint8_t tap = (uint8_t)(i * shape->kernel_w + j);
+            if (ix < 0 || ix >= shape->in_w) {
+                continue;
+            }
+            int8_t *dx = to + ix * shape->channels + c;
+            for (int64_t k = 0; k < n; k++) {
+                dx[k] = (int8_t)(places[k] == tap ? dy[k] : 0);
+            }
+        }
+    }
+}
+
+/* A row of the input, in which no two windows overlap. */
+static void move_task(void *ctx, size_t task)
+{
+    const dunlin_int_pool_call *call = ((const int_pool_grad_job *)ctx)->call;
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t sample = (int64_t)task / shape->in_h;
+    const int64_t iy = (int64_t)task % shape->in_h;
+    const int64_t row_size = (int64_t)shape->in_w * shape->channels;
+    int8_t *to = call->dx + (int64_t)task * row_size;
+    const int_pool_cover rows = cover(iy, shape->kernel_h, pool_step(shape->dilation_h),
+                                      shape->stride_h, shape->pad_top, shape->out_h);
+    memset(to, 0, (size_t)row_size);
+    for (int64_t oy = rows.first; oy < rows.end; oy++) {
+        const int64_t i =
+            tap_of(iy, oy, pool_step(shape->dilation_h), shape->stride_h, shape->pad_top);
+        for (int64_t ox = 0; i >= 0 && ox < shape->out_w; ox++) {
+            move_pixel(call, (sample * shape->out_h + oy) * shape->out_w + ox, i,
+                       ox * shape->stride_w - shape->pad_left, to);
+        }
+    }
+}
+
 void K(int_pool_backward)(const dunlin_int_pool_call *call)
 {
     int_pool_grad_job job = {.call = call};
     const int64_t n_rows = call->n_samples * call->shape->in_h;
+    const bool is_moved = call->is_max && call->rounding.shift <= 0 &&
+                          call->rounding.stats == NULL && !dunlin__int_windows_overlap(call->shape);
     int_tally_open(&job.tally);
-    run_tasks(call->threads, pool_grad_task, &job, n_rows,
+    run_tasks(call->threads, is_moved ? move_task : pool_grad_task, &job, n_rows,
               n_rows * call->shape->in_w * call->shape->channels);
     int_tally_close(&job.tally, &call->rounding);
 }

@@ -1,5 +1,7 @@
 /*
  * int_store.c - a tile of sums to int8: rounded, counted, added to, masked and clipped.
+ *
+ * Invariant: a mask is read where it is written over, and before.
  */
 #include "int_gemm.h"
 
@@ -52,14 +54,12 @@ ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vi
     q = (q ^ sign) - sign;
     if (!is_plain) {
         vint clipped = whole > most;
-        if (target->addend != NULL) {
-            q = added(target, at, used, q, &clipped);
-        }
-        if (target->mask != NULL) {
-            const vint mask = vint_chars(target->mask + at, used);
-            q &= (mask > target->mask_low) & (mask < target->mask_high);
-        }
+        q = added(target, at, used, q, &clipped);
         target->count.n_clipped += lanes(clipped);
+    }
+    if (target->mask != NULL) {
+        const vint mask = vint_chars(target->mask + at, used);
+        q &= (mask > target->mask_low) & (mask < target->mask_high);
     }
     q = vint_max((vint){0} + target->low, vint_min((vint){0} + target->high, q));
     vint_store_chars(target->out + at, q, used);
@@ -98,8 +98,31 @@ ALWAYS_INLINE wide in_order(wide v)
 }
 #endif
 
-/* Rows of `width`, n of it, as many as four vectors are, without addend and mask: what is beyond
- * int8 saturates as it is packed. */
+/* Rows of the mask as they are stored, those of a vector: 0 where it is at a bound. */
+ALWAYS_INLINE wide masked(const int_target *target, const int64_t *at, int64_t n_rows,
+                          int64_t width, int64_t n, wide q)
+{
+    int8_t bytes[sizeof q] = {0};
+    vchars_wide mask;
+    for (int64_t j = 0; j < n_rows; j++) {
+        const int8_t *row = target->mask + at[j];
+        if (n == width) {
+            memcpy(bytes + j * width, row, (size_t)width);
+            continue;
+        }
+        for (int64_t k = 0; k < n; k += VEC) {
+            const vbytes part = vbytes_load((const uint8_t *)row + k, vec_left(n, k));
+            memcpy(bytes + j * width + k, &part, sizeof part);
+        }
+    }
+    memcpy(&mask, bytes, sizeof mask);
+    const int8_t most = (int8_t)min_i64(DUNLIN_INT_MOST, (int64_t)target->mask_high - 1);
+    const vchars_wide in = (mask > (int8_t)target->mask_low) & (mask <= most);
+    return (wide)((vchars_wide)q & in);
+}
+
+/* Rows of `width`, n of it, as many as four vectors are, without an addend: what is beyond int8
+ * saturates as it is packed. */
 ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int64_t n_rows,
                                int64_t width, int64_t n, const int32_t *tile)
 {
@@ -122,6 +145,9 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
         }
         wide both = WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
         both = in_order(WIDE(max_epi8, low, WIDE(min_epi8, high, both)));
+        if (target->mask != NULL) {
+            both = masked(target, at + i, 4 / vectors, width, n, both);
+        }
         char bytes[sizeof both];
         memcpy(bytes, &both, sizeof both);
         for (int64_t j = 0; j < 4 / vectors; j++) {
@@ -156,19 +182,33 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
 
 #endif
 
+static vint largest_of(int64_t n_rows, int64_t n, const int32_t *tile)
+{
+    vint largest = {0};
+    for (int64_t i = 0; i < n_rows; i++) {
+        for (int64_t j = 0; j < n; j += VEC) {
+            vint sign;
+            largest = vint_max(largest, size_of(vint_load(tile + i * INT_WIDTH + j), &sign));
+        }
+    }
+    return largest;
+}
+
 void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t column, int64_t n,
                   const int32_t *tile)
 {
     int_target *target = (int_target *)block->target;
     const int32_t shift = target->shift > 0 ? target->shift : 0;
     const int32_t half = (int32_t)int_half(shift);
-    const bool is_plain = target->addend == NULL && target->mask == NULL;
+    const bool is_plain = target->addend == NULL;
     vint largest = {0};
     int64_t at[INT_ROWS];
     for (int64_t i = 0; i < n_rows; i++) {
         at[i] = target->at[row + i] + target->column + column;
     }
-    if (VEC >= 8 && is_plain && n > VEC && n_rows % 2 == 0) {
+    if (target->out == NULL) {
+        largest = largest_of(n_rows, n, tile);
+    } else if (VEC >= 8 && is_plain && n > VEC && n_rows % 2 == 0) {
         largest = store_whole(target, at, n_rows, INT_WIDTH, n, tile);
     } else if (VEC >= 8 && is_plain && n <= VEC && n_rows % 4 == 0) {
         largest = store_whole(target, at, n_rows, VEC, n, tile);

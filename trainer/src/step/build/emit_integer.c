@@ -51,6 +51,7 @@ static void walk_backward(dunlin_integer *integer)
         const dunlin_net_node *node = &net->nodes[i];
         if (integer->errors[node->output].tensor != DUNLIN_STEP_NONE &&
             emit->values[node->output].needs_grad) {
+            dunlin__integer_emit_mask(integer, node->output);
             integer->precision->rows[node->kind]->backward_fn(integer, node);
         }
         update_node(integer, node, false);
@@ -109,16 +110,19 @@ void dunlin__emit_integer_step(dunlin_emit *emit)
         .emit = emit, .precision = emit->options->precision, .counts = DUNLIN_STEP_NONE};
     integer.values = dunlin__alloc_zeroed(alloc, n, sizeof *integer.values);
     integer.errors = dunlin__alloc_zeroed(alloc, n, sizeof *integer.errors);
-    if (integer.values == NULL || integer.errors == NULL) {
+    integer.folds = dunlin__alloc_zeroed(alloc, n, sizeof *integer.folds);
+    if (integer.values == NULL || integer.errors == NULL || integer.folds == NULL) {
         (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory to build a step in integers");
     } else {
         for (size_t i = 0; i < n; i++) {
             integer.values[i].tensor = DUNLIN_STEP_NONE;
             integer.errors[i].tensor = DUNLIN_STEP_NONE;
         }
+        dunlin__integer_plan_folds(&integer);
         walk(&integer);
     }
     dunlin__free_array(alloc, integer.values, n, sizeof *integer.values);
     dunlin__free_array(alloc, integer.errors, n, sizeof *integer.errors);
+    dunlin__free_array(alloc, integer.folds, n, sizeof *integer.folds);
     dunlin__free_array(alloc, integer.links, integer.links_capacity, sizeof *integer.links);
 }
