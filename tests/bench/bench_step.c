@@ -6,6 +6,7 @@
  * before the trainer was made. The examples' own buffer (`source_bytes`) lies outside of both.
  */
 #include "bench_examples.h"
+#include "bench_plain.h"
 #include "bench_profile.h"
 #include "common/args.h"
 #include "common/process.h"
@@ -17,6 +18,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MAX_STEPS 100000
@@ -28,7 +30,7 @@ static const program_info program = {
 };
 
 typedef struct flags {
-    const char *model, *isa, *costs;
+    const char *model, *isa, *costs, *precision;
     int64_t image, classes, batch, micro_batch, n_threads, core, steps, warmup, vocabulary, n_worst;
     double max_seconds;
     uint64_t budget_bytes;
@@ -37,7 +39,10 @@ typedef struct flags {
 
 #define AT(member) offsetof(flags, member)
 static const arg table[] = {
-    {"--model", ARG_TEXT, AT(model), "NAME", "a ready-made network (mobilenet_v2)", 0, 0, 0},
+    {"--model", ARG_TEXT, AT(model), "NAME",
+     "a ready-made network, or vgg11_cifar, resnet18_plain, mobilenet_v1_plain (mobilenet_v2)", 0,
+     0, 0},
+    {"--precision", ARG_TEXT, AT(precision), "NAME", "fp32, or niti, without momentum", 0, 0, 0},
     {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
      0},
     {"--classes", ARG_I64, AT(classes), "N", "width of the output", 2, 1e6, 0},
@@ -199,8 +204,11 @@ static dunlin_trainer_options make_options(const flags *given)
     options.budget_bytes = given->budget_bytes;
     options.batch = given->batch;
     options.n_threads = (int32_t)given->n_threads;
-    options.lr = 1e-3F;
-    options.momentum = 0.9F;
+    options.precision = given->precision;
+    if (given->precision == NULL || strcmp(given->precision, "fp32") == 0) {
+        options.lr = 1e-3F;
+        options.momentum = 0.9F;
+    }
     options.isa = given->isa;
     options.no_fuse = given->no_fuse;
     options.storage = given->is_bf16 ? DUNLIN_STORAGE_BF16 : DUNLIN_STORAGE_EXACT;
@@ -324,8 +332,10 @@ int main(int argc, char **argv)
                                         .image = (int32_t)given.image,
                                         .classes = (int32_t)given.classes};
     dunlin_error error = {0};
-    dunlin_model *model = NULL;
-    if (dunlin_model_from_zoo(given.model, &options, NULL, &model, &error) != DUNLIN_OK) {
+    dunlin_model *model =
+        bench_plain_model(given.model, (int32_t)given.image, (int32_t)given.classes);
+    if (model == NULL &&
+        dunlin_model_from_zoo(given.model, &options, NULL, &model, &error) != DUNLIN_OK) {
         return program_fail(&program, "%s", error.text);
     }
     const dunlin_shape shape = dunlin_model_input_shape(model);

@@ -318,17 +318,26 @@ static void check_quantise(const dunlin_int_kernels *k)
         }
         x[5] = nextafterf((float)(0.5 * unit), 0.0f);
         x[6] = (float)(0.5 * unit);
-        const dunlin_int_quantise_call call = {
-            .n = N, .x = x, .exponent = exponent, .out = out, .out_clipped = &clipped};
+        float largest = -1.0f;
+        float wanted_largest = 0.0f;
+        const dunlin_int_quantise_call call = {.n = N,
+                                               .x = x,
+                                               .exponent = exponent,
+                                               .out = out,
+                                               .out_clipped = &clipped,
+                                               .out_largest = &largest};
         cr_assert(k->quantise(&call), "%s", k->isa);
         for (int i = 0; i < N; i++) {
             double q = round((double)x[i] / unit); /* half away from zero; exact */
             wanted_clipped += fabs(q) > 127.0 ? 1 : 0;
+            wanted_largest = fmaxf(wanted_largest, fabsf(x[i]));
             q = q > 127.0 ? 127.0 : q < -127.0 ? -127.0 : q;
             cr_assert_eq(out[i], (int8_t)q, "%s: %a with exponent %d is %d", k->isa, (double)x[i],
                          exponent, out[i]);
         }
         cr_assert_eq(clipped, wanted_clipped, "%s", k->isa);
+        cr_assert_eq(largest, wanted_largest, "%s: %a, not %a", k->isa, (double)largest,
+                     (double)wanted_largest);
         k->dequantise(N, out, exponent, back, NULL);
         for (int i = 0; i < N; i++) {
             cr_assert_eq((double)back[i], (double)(float)(out[i] * unit), "%s", k->isa);

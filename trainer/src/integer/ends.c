@@ -33,7 +33,7 @@ static dunlin_status run_quantise(const dunlin_kernel_call *call)
 {
     const quantise_params *p = call->params;
     const int64_t n = call->n_samples * p->n_elements;
-    const float largest = largest_of(call->operands[0], n);
+    float largest = call->run->is_calibrating ? largest_of(call->operands[0], n) : 0.0F;
     dunlin_site_output output = dunlin__integer_open(call);
     dunlin_integer_site *site = &output.sites[p->op.link.site];
     if (call->run->is_calibrating && largest > 0.0F) {
@@ -46,6 +46,7 @@ static dunlin_status run_quantise(const dunlin_kernel_call *call)
                                          .x = call->operands[0],
                                          .exponent = site->exponent,
                                          .out = call->operands[1],
+                                         .out_largest = &largest,
                                          .threads = call->run->threads};
     int64_t n_clipped = 0;
     quantise.out_clipped = &n_clipped;

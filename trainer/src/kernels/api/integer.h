@@ -187,9 +187,11 @@ static inline bool dunlin__int_windows_overlap(const dunlin_pool_shape *shape)
 typedef struct dunlin_int_quantise_call {
     int64_t n;
     const float *x;
-    int32_t exponent; /* of out: q = x * 2^-exponent, half away from zero, within +-127 */
+    int32_t exponent; /* of out, within +-250: q = x * 2^-exponent, half away from zero, within
+                         +-127 */
     int8_t *out;
     int64_t *out_clipped; /* added to: values that were beyond; may be NULL */
+    float *out_largest;   /* the largest finite magnitude of x; may be NULL */
     dunlin_threads *threads;
 } dunlin_int_quantise_call;
 

@@ -3,12 +3,13 @@
  * that a task holds.
  */
 #include "int_entries.h"
+#include "int_places.h"
 #include "kernels/pool/window.h"
 #include "rounding.h"
 
 #include <math.h>
 
-#define RUN DUNLIN_INT_PLACE_RUN /* channels at once */
+#define RUN PLACE_RUN
 
 typedef struct int_pool_job {
     const dunlin_int_pool_call *call;
@@ -31,24 +32,6 @@ static const int8_t *tap_at(const int_pool_pixel *pixel, int64_t i, int64_t j)
     const int64_t y = pixel->window.y + i * pool_step(shape->dilation_h);
     const int64_t x = pixel->window.x + j * pool_step(shape->dilation_w);
     return pixel->x + (y * shape->in_w + x) * shape->channels;
-}
-
-/* A run's places, a byte each, in bits: dunlin__int_place_bytes(). */
-static void pack_places(const dunlin_pool_shape *shape, const uint8_t *places, int64_t n,
-                        uint8_t *out)
-{
-    const int32_t bits = dunlin__int_place_bits(shape);
-    const int64_t bytes = dunlin__int_place_bytes(shape, n);
-    uint8_t packed[RUN];
-    memcpy(packed, places, (size_t)bytes);
-    for (int32_t p = 1; p < 8 / bits; p++) {
-        const uint8_t *plane = places + p * bytes;
-        const int64_t here = min_i64(bytes, n - p * bytes);
-        for (int64_t i = 0; i < here; i++) {
-            packed[i] = (uint8_t)(packed[i] | plane[i] << (p * bits));
-        }
-    }
-    memcpy(out, packed, (size_t)bytes);
 }
 
 static void max_pixel(const int_pool_pixel *pixel, int_count *count)
@@ -76,7 +59,7 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
         }
     }
     int32_t largest = 0;
-    for (int64_t c = 0; c < pixel->n; c++) {
+    for (int64_t c = 0; pixel->call->rounding.stats != NULL && c < pixel->n; c++) {
         const int32_t size = best[c] < 0 ? -best[c] : best[c];
         largest = size > largest ? size : largest;
     }
@@ -85,6 +68,62 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
     if (pixel->places != NULL) {
         pack_places(pixel->call->shape, index, pixel->n, pixel->places);
     }
+}
+
+/* A row of outputs of few channels: a pixel's in one vector. What is written behind a pixel the
+ * next one overwrites. */
+static void max_row(const dunlin_int_pool_call *call, int64_t row, int64_t oy, int_count *count)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t n = shape->channels;
+    const int32_t bits = dunlin__int_place_bits(shape);
+    const int64_t bytes = dunlin__int_place_bytes(shape, n);
+    const int8_t *end = call->x + call->n_samples * shape->in_h * shape->in_w * n;
+    const int8_t *x = call->x + row / shape->out_h * shape->in_h * shape->in_w * n;
+    const place_chars used = place_mask(n);
+    place_chars low = {0};
+    place_chars high = {0};
+    for (int64_t ox = 0; ox < shape->out_w; ox++) {
+        const pool_window window = pool_window_at(shape, oy, ox);
+        const bool is_empty = window.first_h >= window.end_h || window.first_w >= window.end_w;
+        place_chars best = (place_chars){0} + (int8_t)(is_empty ? 0 : -128);
+        place_chars place = {0};
+        for (int64_t i = window.first_h; i < window.end_h; i++) {
+            const int64_t y = window.y + i * pool_step(shape->dilation_h);
+            for (int64_t j = window.first_w; j < window.end_w; j++) {
+                const int64_t at = y * shape->in_w + window.x + j * pool_step(shape->dilation_w);
+                const int8_t *tap = x + at * n;
+                const place_chars v = place_load(tap, n, end - tap >= PLACE_CHUNK);
+                const place_chars wins = v > best;
+                const int8_t name = (int8_t)(i * shape->kernel_w + j);
+                best = (wins & v) | (~wins & best);
+                place = (wins & name) | (~wins & place);
+            }
+        }
+        best &= used;
+        const place_chars more = best > high;
+        high = (more & best) | (~more & high);
+        const place_chars less = best < low;
+        low = (less & best) | (~less & low);
+        const int64_t at = row * shape->out_w + ox;
+        const bool has_room = (shape->out_w - ox) * n >= PLACE_CHUNK;
+        place_store(call->y + at * n, best, n, has_room);
+        if (call->index != NULL) {
+            const uint64_t packed = pack_chunk(place & used, bits, bytes);
+            const bool is_last = (shape->out_w - ox) * bytes < (int64_t)sizeof packed;
+            memcpy(call->index + at * bytes, &packed, is_last ? (size_t)bytes : sizeof packed);
+        }
+    }
+    for (int i = 0; i < PLACE_CHUNK; i++) {
+        count->largest = max_i64(count->largest, max_i64(high[i], -low[i]));
+    }
+}
+
+/* Few channels, and places of a byte's part. */
+static bool is_narrow(const dunlin_int_pool_call *call)
+{
+    return call->is_max && call->shape->channels <= PLACE_CHUNK &&
+           dunlin__int_place_bits(call->shape) < 8;
 }
 
 static void average_pixel(const int_pool_pixel *pixel, int_count *count)
@@ -132,6 +171,11 @@ static void pool_task(void *ctx, size_t task)
     const int8_t *x = call->x + sample * shape->in_h * shape->in_w * shape->channels;
     const int64_t place_bytes = dunlin__int_place_bytes(shape, shape->channels);
     int_count count = {0, 0};
+    if (is_narrow(call)) {
+        max_row(call, (int64_t)task, oy, &count);
+        int_tally_take(&job->tally, &count);
+        return;
+    }
     for (int64_t ox = 0; ox < shape->out_w; ox++) {
         int_pool_pixel pixel = {.call = call, .window = pool_window_at(shape, oy, ox)};
         for (int64_t c = 0; c < shape->channels; c += RUN) {

@@ -4,12 +4,13 @@
  * counted, errors move to their places.
  */
 #include "int_entries.h"
+#include "int_places.h"
 #include "kernels/pool/window.h"
 #include "rounding.h"
 
 #include <string.h>
 
-#define RUN DUNLIN_INT_PLACE_RUN /* channels at once */
+#define RUN PLACE_RUN
 
 typedef struct int_pool_grad_job {
     const dunlin_int_pool_call *call;
@@ -34,22 +35,6 @@ static int64_t tap_of(int64_t i, int64_t o, int64_t step, int64_t stride, int64_
 {
     const int64_t at = i + pad - o * stride;
     return at % step == 0 ? at / step : -1;
-}
-
-/* A run's places, a byte each. */
-static void unpack_places(const dunlin_pool_shape *shape, const uint8_t *packed, int64_t n,
-                          uint8_t *out)
-{
-    const int32_t bits = dunlin__int_place_bits(shape);
-    const int64_t bytes = dunlin__int_place_bytes(shape, n);
-    const int32_t low = (1 << bits) - 1;
-    for (int32_t p = 0; p < 8 / bits; p++) {
-        uint8_t *plane = out + p * bytes;
-        const int64_t here = min_i64(bytes, n - p * bytes);
-        for (int64_t i = 0; i < here; i++) {
-            plane[i] = (uint8_t)(packed[i] >> (p * bits) & low);
-        }
-    }
 }
 
 /* The places of channels [c, c + n), a run, of an output pixel. */
@@ -187,6 +172,41 @@ static void move_pixel(const dunlin_int_pool_call *call, int64_t pixel, int64_t 
     }
 }
 
+/* move_pixel() of a row of windows with few channels: what is written behind a pixel is zero, and
+ * the next one overwrites it. */
+static void move_row(const dunlin_int_pool_call *call, int64_t row, int64_t i, int8_t *to)
+{
+    const dunlin_pool_shape *shape = call->shape;
+    const int64_t n = shape->channels;
+    const int32_t bits = dunlin__int_place_bits(shape);
+    const int64_t bytes = dunlin__int_place_bytes(shape, n);
+    const int64_t n_pixels = call->n_samples * shape->out_h * shape->out_w;
+    const int32_t low = (1 << bits) - 1;
+    const place_chars mask = chunk_bits(low, bits, bytes, n);
+    const place_chars used = place_mask(n);
+    place_chars wanted[4];
+    for (int32_t j = 0; j < shape->kernel_w && j < 4; j++) {
+        wanted[j] = chunk_bits((int32_t)i * shape->kernel_w + j, bits, bytes, n);
+    }
+    for (int64_t ox = 0; ox < shape->out_w; ox++) {
+        const int64_t pixel = row * shape->out_w + ox;
+        const place_chars dy =
+            used & place_load(call->dy + pixel * n, n, (n_pixels - pixel) * n >= PLACE_CHUNK);
+        uint64_t packed = 0;
+        const bool is_last = (n_pixels - pixel) * bytes < (int64_t)sizeof packed;
+        memcpy(&packed, call->index + pixel * bytes, is_last ? (size_t)bytes : sizeof packed);
+        const place_chars place = spread_chunk(packed, bits, bytes) & mask;
+        for (int64_t j = 0; j < shape->kernel_w; j++) {
+            const int64_t ix =
+                ox * shape->stride_w - shape->pad_left + j * pool_step(shape->dilation_w);
+            if (ix >= 0 && ix < shape->in_w) {
+                place_store(to + ix * n, (place_chars)(place == wanted[j]) & dy, n,
+                            (shape->in_w - ix) * n >= PLACE_CHUNK);
+            }
+        }
+    }
+}
+
 /* A row of the input, in which no two windows overlap. */
 static void move_task(void *ctx, size_t task)
 {
@@ -202,6 +222,12 @@ static void move_task(void *ctx, size_t task)
     for (int64_t oy = rows.first; oy < rows.end; oy++) {
         const int64_t i =
             tap_of(iy, oy, pool_step(shape->dilation_h), shape->stride_h, shape->pad_top);
+        const bool is_narrow = shape->channels <= PLACE_CHUNK && shape->kernel_w <= 4 &&
+                               dunlin__int_place_bits(shape) < 8;
+        if (i >= 0 && is_narrow) {
+            move_row(call, sample * shape->out_h + oy, i, to);
+            continue;
+        }
         for (int64_t ox = 0; i >= 0 && ox < shape->out_w; ox++) {
             move_pixel(call, (sample * shape->out_h + oy) * shape->out_w + ox, i,
                        ox * shape->stride_w - shape->pad_left, to);

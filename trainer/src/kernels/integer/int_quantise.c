@@ -10,49 +10,67 @@ typedef struct quantise_job {
     int64_t n, block;
     const float *x;
     int8_t *out;
+    float up, over; /* whose product the scale is: a float may not hold that */
     double scale;
     const int8_t *q;
     float *values;
     atomic_int_fast64_t n_clipped, n_not_finite;
+    int_tally tally; /* of the bits of magnitudes */
 } quantise_job;
 
 static void quantise_task(void *ctx, size_t task)
 {
     quantise_job *job = (quantise_job *)ctx;
     const int64_t end = min_i64(job->n, ((int64_t)task + 1) * job->block);
-    const double scale = job->scale;
+    const float up = job->up;
+    const float over = job->over;
     const float *x = job->x;
     int8_t *out = job->out;
     int32_t n_clipped = 0;
     int32_t n_not_finite = 0;
+    int32_t largest = 0;
     for (int64_t i = (int64_t)task * job->block; i < end; i++) {
-        uint32_t bits = 0;
+        int32_t bits = 0;
         memcpy(&bits, &x[i], sizeof bits);
-        const bool is_finite = (bits & 0x7F800000U) != 0x7F800000U;
-        const double v = is_finite ? (double)x[i] * scale : 0.0; /* exact: a power of two */
-        double size = fabs(v);
-        size = size < 200.0 ? size : 200.0;
+        const int32_t magnitude = bits & 0x7FFFFFFF;
+        const int32_t finite = magnitude < 0x7F800000 ? magnitude : 0;
+        float size = 0.0F;
+        memcpy(&size, &finite, sizeof size);
+        /* exact: powers of two; what gets too small for it is far below half of a unit */
+        size = size * up * over;
+        size = size < 200.0F ? size : 200.0F;
+        const int32_t whole = (int32_t)size;
         /* exact, and half of a unit goes up in magnitude */
-        const int32_t q = (int32_t)(size + 0.5);
-        n_not_finite += is_finite ? 0 : 1;
+        const int32_t q = whole + (size - (float)whole >= 0.5F ? 1 : 0);
+        n_not_finite += magnitude < 0x7F800000 ? 0 : 1;
+        largest = finite > largest ? finite : largest;
         n_clipped += q > DUNLIN_INT_MOST ? 1 : 0;
         const int32_t most = q > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : q;
-        out[i] = (int8_t)(v < 0.0 ? -most : most);
+        out[i] = (int8_t)(bits < 0 ? -most : most);
     }
     atomic_fetch_add_explicit(&job->n_clipped, n_clipped, memory_order_relaxed);
     atomic_fetch_add_explicit(&job->n_not_finite, n_not_finite, memory_order_relaxed);
+    int_tally_take(&job->tally, &(int_count){.largest = largest});
 }
 
 bool K(int_quantise)(const dunlin_int_quantise_call *call)
 {
     quantise_job job = {.n = call->n, .block = task_block(call->threads, call->n), .x = call->x};
     job.out = call->out;
-    job.scale = ldexp(1.0, -call->exponent);
+    const int32_t half = -call->exponent / 2;
+    job.up = (float)ldexp(1.0, half);
+    job.over = (float)ldexp(1.0, -call->exponent - half);
+    int_tally_open(&job.tally);
     atomic_init(&job.n_clipped, 0);
     atomic_init(&job.n_not_finite, 0);
     run_tasks(call->threads, quantise_task, &job, ceil_div(call->n, job.block), call->n);
     if (call->out_clipped != NULL) {
         *call->out_clipped += atomic_load_explicit(&job.n_clipped, memory_order_relaxed);
+    }
+    if (call->out_largest != NULL) {
+        const int32_t bits =
+            (int32_t)atomic_load_explicit(&job.tally.largest, memory_order_relaxed);
+        memcpy(call->out_largest, &bits, sizeof bits);
     }
     return atomic_load_explicit(&job.n_not_finite, memory_order_relaxed) == 0;
 }

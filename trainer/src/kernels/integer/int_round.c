@@ -3,7 +3,7 @@
  * or as the update of a weight; the largest magnitude.
  *
  * All on magnitudes, the sign is put back. A draw is of (key, element): slices and threads change
- * no bit.
+ * no bit. Sums of 32 bits that need no draw have loops that compilers make vectors of.
  */
 #include "int_entries.h"
 #include "rounding.h"
@@ -54,14 +54,82 @@ static void take(const dunlin_int_round_call *call, int64_t i, int64_t v, int_co
     count->largest = max_i64(count->largest, size > INT64_MAX ? INT64_MAX : (int64_t)size);
 }
 
+/* rounded() of 32 bits, shift >= 1, without draws. */
+ALWAYS_INLINE uint32_t rounded_narrow(uint32_t size, int32_t shift, bool is_pseudo)
+{
+    const uint32_t rest = size & (((uint32_t)1 << shift) - 1);
+    if (!is_pseudo) {
+        return (size >> shift) + (rest >> (shift - 1));
+    }
+    const int32_t half = shift / 2;
+    const uint32_t low = (rest & (((uint32_t)1 << half) - 1)) << (shift & 1);
+    return (size >> shift) + (rest >> half > low ? 1 : 0);
+}
+
+/* take() of elements [first, end). */
+ALWAYS_INLINE void take_narrow(const dunlin_int_round_call *call, int64_t first, int64_t end,
+                               bool is_pseudo, bool is_subtracted, int_count *count)
+{
+    const int32_t *sums = call->sums;
+    const int32_t shift = call->rounding.shift;
+    const int32_t low = call->low;
+    const int32_t high = call->high;
+    int8_t *out = call->out;
+    uint32_t largest = 0;
+    int32_t n_clipped = 0;
+    for (int64_t i = first; i < end; i++) {
+        const int32_t v = sums[i];
+        const uint32_t size = int_size(v);
+        const uint32_t whole = rounded_narrow(size, shift, is_pseudo);
+        const int32_t most = (int32_t)(whole > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : whole);
+        int32_t q = int_within(v < 0 ? -most : most, low, high);
+        int32_t clipped = whole > DUNLIN_INT_MOST ? 1 : 0;
+        if (is_subtracted) {
+            const int32_t updated = out[i] - q;
+            q = int_within(updated, -DUNLIN_INT_MOST, DUNLIN_INT_MOST);
+            clipped |= q != updated ? 1 : 0;
+        }
+        out[i] = (int8_t)q;
+        n_clipped += clipped;
+        largest = size > largest ? size : largest;
+    }
+    count->n_clipped += n_clipped;
+    count->largest = max_i64(count->largest, largest);
+}
+
+#define NARROW_BLOCK ((int64_t)1 << 16) /* its clipped values are counted in 32 bits */
+
+static void round_narrow(const dunlin_int_round_call *call, int64_t first, int64_t end,
+                         int_count *count)
+{
+    const bool is_pseudo = call->mode == DUNLIN_INT_PSEUDO;
+    for (int64_t i = first; i < end; i += NARROW_BLOCK) {
+        const int64_t last = min_i64(end, i + NARROW_BLOCK);
+        if (is_pseudo && call->is_subtracted) {
+            take_narrow(call, i, last, true, true, count);
+        } else if (is_pseudo) {
+            take_narrow(call, i, last, true, false, count);
+        } else if (call->is_subtracted) {
+            take_narrow(call, i, last, false, true, count);
+        } else {
+            take_narrow(call, i, last, false, false, count);
+        }
+    }
+}
+
 static void round_task(void *ctx, size_t task)
 {
     round_job *job = (round_job *)ctx;
     const dunlin_int_round_call *call = job->call;
-    const int64_t end = min_i64(call->n, ((int64_t)task + 1) * job->block);
+    const int64_t first = (int64_t)task * job->block;
+    const int64_t end = min_i64(call->n, first + job->block);
     int_count count = {0, 0};
-    for (int64_t i = (int64_t)task * job->block; i < end; i++) {
-        take(call, i, call->sums != NULL ? call->sums[i] : call->wide_sums[i], &count);
+    if (call->sums != NULL && call->mode != DUNLIN_INT_STOCHASTIC && call->rounding.shift > 0) {
+        round_narrow(call, first, end, &count);
+    } else {
+        for (int64_t i = first; i < end; i++) {
+            take(call, i, call->sums != NULL ? call->sums[i] : call->wide_sums[i], &count);
+        }
     }
     int_tally_take(&job->tally, &count);
 }
