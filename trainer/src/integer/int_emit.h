@@ -22,7 +22,7 @@ typedef struct dunlin_integer_ref {
     uint32_t site;
 } dunlin_integer_ref;
 
-/* What becomes of a value's activation and mask: fold.c. */
+/* What becomes of a value's activation and mask: int_fold.c. */
 typedef struct dunlin_integer_fold {
     uint32_t n_readers;   /* the loss is one */
     uint32_t stored_as;   /* the clipped value in whose place it lies; DUNLIN_STEP_NONE: none */
@@ -95,7 +95,7 @@ void dunlin__integer_contribute(dunlin_integer *integer, uint32_t index, dunlin_
 bool dunlin__integer_needs_error(const dunlin_integer *integer, const dunlin_net_node *node,
                                  uint32_t index);
 
-/* --- fold.c --- */
+/* --- int_fold.c --- */
 
 void dunlin__integer_plan_folds(dunlin_integer *integer);
 /* The value that is stored in place of this one, as a rule itself. */

@@ -154,12 +154,19 @@ static void pack_plain(const int_conv_job *job, int64_t first, int64_t n, dot_a 
     const int64_t end = job->plan.groups * DOT_GROUP;
     const int8_t *from = job->source + first * view->source_pitch + job->group * view->channels;
     const int64_t out = job->group * view->outputs + job->first_column;
+    const bool is_whole = view->source_pitch == pitch && job->plan.depth == pitch;
+    if (is_whole) { /* the rows lie as they are to lie */
+        K(int_pack_row)(from, n * pitch, a);
+    }
     for (int64_t i = 0; i < n; i++) {
+        at[i] = (first + i) * view->out_pitch + out;
+        if (is_whole) {
+            continue;
+        }
         K(int_pack_row)(from + i * view->source_pitch, job->plan.depth, a + i * pitch);
         for (int64_t k = job->plan.depth; k < end; k++) {
             a[i * pitch + k] = 0;
         }
-        at[i] = (first + i) * view->out_pitch + out;
     }
 }
 

@@ -6,9 +6,11 @@
 #include "int_depthwise.h"
 #include "int_entries.h"
 
-#define PIXELS 512    /* of a block */
-#define GRAD_TILES 8  /* of rows of the gradient that are packed at once */
-#define GRAD_LINES 16 /* windows that are taken from the image at once */
+#define PIXELS 512             /* of a block */
+#define GRAD_TILES 8           /* of rows of the gradient that are packed at once */
+#define GRAD_LINES 16          /* windows that are taken from the image at once */
+#define NEAR_BYTES (256 << 10) /* of packed output gradients that stay in the second cache */
+#define STREAM_BYTES (INT64_C(16) << 20) /* of sums that are written once, and past the caches */
 
 typedef struct int_grad_plan {
     int64_t depth; /* rows of the gradient of a group: taps and channels */
@@ -24,6 +26,7 @@ typedef struct int_grad_job {
     int64_t group;
     int64_t first_pixel, n_pixels;
     bool is_first;
+    bool is_streamed;
     dot_b *b;
     int32_t *start;
     char *rooms;
@@ -81,6 +84,12 @@ static void add_tile(const int_block *block, int64_t row, int64_t n_rows, int64_
             continue;
         }
         int32_t *sums = call->sums + at;
+        if (job->is_streamed && n % VEC == 0) {
+            for (int64_t j = 0; j < n; j += VEC) {
+                vstream((float *)(void *)(sums + j), (vfloat)vint_load(from + j));
+            }
+            continue;
+        }
         for (int64_t j = 0; is_reset && j < n; j++) {
             sums[j] = from[j];
         }
@@ -156,6 +165,7 @@ static void grad_task(void *ctx, size_t slot)
                              .start = job->start,
                              .groups = int_groups(job->n_pixels),
                              .n = job->view.outputs,
+                             .is_by_rows = job->n_pixels * job->view.outputs <= NEAR_BYTES,
                              .store = add_tile,
                              .target = &target};
     for (int64_t unit = shares_take(&job->shared, (int64_t)slot); unit < job->shared.n_units;
@@ -166,6 +176,19 @@ static void grad_task(void *ctx, size_t slot)
         pack_source(job, target.first_row, block.m, lines, a);
         K(int_gemm)(&block);
     }
+    if (job->is_streamed) {
+        vstream_done();
+    }
+}
+
+/* Sums that no cache holds, each written once, whole vectors. */
+static bool writes_past_caches(const int_grad_job *job, int64_t n_pixels)
+{
+    const dunlin_int_conv_call *call = job->call;
+    return CAN_STREAM && call->sums != NULL && call->is_reset && n_pixels <= PIXELS &&
+           job->view.out_pitch % VEC == 0 && job->view.outputs % VEC == 0 &&
+           (uintptr_t)call->sums % sizeof(vint) == 0 &&
+           job->plan.depth * job->view.out_pitch * (int64_t)sizeof(int32_t) >= STREAM_BYTES;
 }
 
 static void add_bias(const dunlin_int_conv_call *call)
@@ -204,6 +227,7 @@ void K(int_conv_weight_grad)(const dunlin_int_conv_call *call)
     job.rooms = (char *)job.start + job.plan.start_bytes;
     const int64_t n_pixels = view_rows(&job.view) * call->n_samples;
     const int64_t work = job.view.outputs * PIXELS / DOT_GROUP;
+    job.is_streamed = writes_past_caches(&job, n_pixels);
     for (job.group = 0; job.group < job.view.groups; job.group++) {
         job.is_first = true;
         for (int64_t i = 0; i < n_pixels; i += PIXELS) {

@@ -85,29 +85,36 @@ static const int_tile_fn int_tiles[2][3][2] = {
      {int_column_all_x1, int_column_all_x2}},
 };
 
+/* Rows [first, end) of the panel at `column`. */
+static void int_strip(const int_block *block, int64_t column, int64_t first, int64_t end,
+                      int32_t *out)
+{
+    const int form = block->group_step == DOT_GROUP ? 0 : 1;
+    const int64_t width = int_panel(block->n - column);
+    int_tile_call call = {.row_step = block->row_step,
+                          .group_step = block->group_step,
+                          .b = block->b + column * block->groups * DOT_GROUP,
+                          .start = block->start + column,
+                          .groups = block->groups,
+                          .out = out};
+    int64_t rows = 0;
+    for (int64_t i = first; i < end; i += rows) {
+        const int64_t left = end - i;
+        const int height = left >= INT_ROWS ? 2 : left >= INT_FEW ? 1 : 0;
+        rows = height == 2 ? INT_ROWS : height == 1 ? INT_FEW : 1;
+        call.a = block->a + i * block->row_step;
+        int_tiles[form][height][width / VEC - 1](&call);
+        block->store(block, i, rows, column, min_i64(width, block->n - column), out);
+    }
+}
+
 void K(int_gemm)(const int_block *block)
 {
     int32_t out[INT_ROWS * INT_WIDTH] __attribute__((aligned(64)));
-    const int form = block->group_step == DOT_GROUP ? 0 : 1;
-    const dot_b *b = block->b;
-    int64_t width = 0;
-    for (int64_t column = 0; column < block->n; column += width) {
-        width = int_panel(block->n - column);
-        int_tile_call call = {.row_step = block->row_step,
-                              .group_step = block->group_step,
-                              .b = b,
-                              .start = block->start + column,
-                              .groups = block->groups,
-                              .out = out};
-        int64_t rows = 0;
-        for (int64_t i = 0; i < block->m; i += rows) {
-            const int64_t left = block->m - i;
-            const int height = left >= INT_ROWS ? 2 : left >= INT_FEW ? 1 : 0;
-            rows = height == 2 ? INT_ROWS : height == 1 ? INT_FEW : 1;
-            call.a = block->a + i * block->row_step;
-            int_tiles[form][height][width / VEC - 1](&call);
-            block->store(block, i, rows, column, min_i64(width, block->n - column), out);
+    const int64_t step = block->is_by_rows ? INT_ROWS : block->m;
+    for (int64_t first = 0; first < block->m; first += step) {
+        for (int64_t column = 0; column < block->n; column += INT_WIDTH) {
+            int_strip(block, column, first, min_i64(block->m, first + step), out);
         }
-        b += block->groups * width * DOT_GROUP;
     }
 }

@@ -27,6 +27,8 @@ struct int_block {
     const int32_t *start; /* columns, whole vectors */
     int64_t groups;
     int64_t m, n;
+    bool is_by_rows; /* all columns of a tile's rows before the next rows: B is small, or what is
+                        stored lies far apart */
     int_store_fn store;
     void *target; /* of store */
 };

@@ -1,6 +1,6 @@
 /*
- * fold.c - decides on the network, before anything is emitted, which activations are folded into
- * what stores their input, and which values need no mask of their own.
+ * int_fold.c - decides on the network, before anything is emitted, which activations are folded
+ * into what stores their input, and which values need no mask of their own.
  *
  * Invariant: a value that is folded away has one reader; the error of a clipped value is masked
  * once, by its one reader's kernel, by an op of its own, or by what was made of it.
