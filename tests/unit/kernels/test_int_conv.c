@@ -247,18 +247,20 @@ static void check_recipe(const conv_recipe *recipe, uint64_t seed, dunlin_thread
 
 static const conv_recipe recipes[] = {
     /* in_h in_w in_c out_c  kernel stride  pads (t l b r)  dilation groups n */
-    {1, 1, 84, 10, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 7},    /* dense, few rows */
-    {1, 1, 3000, 70, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},  /* several parts of the columns */
-    {1, 1, 9000, 70, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 13}, /* a block is one tile */
-    {28, 28, 1, 6, 5, 5, 1, 1, 2, 2, 2, 2, 1, 1, 1, 2},    /* LeNet's first */
-    {14, 14, 6, 16, 5, 5, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},   /* its second */
-    {32, 32, 3, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2},   /* VGG's first */
-    {16, 16, 64, 96, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3},  /* more than a block of pixels */
-    {30, 31, 3, 64, 7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1},   /* ResNet's stem */
-    {9, 9, 33, 50, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 3},    /* pointwise with a stride */
-    {13, 13, 4, 5, 3, 3, 2, 2, 2, 1, 0, 3, 2, 2, 1, 2},    /* dilated, stride shares a factor */
-    {6, 6, 10, 20, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 10, 2},   /* multiplier 2 */
-    {15, 20, 40, 40, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 40, 2}, /* depthwise */
+    {1, 1, 84, 10, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 7},     /* dense, few rows */
+    {1, 1, 3000, 70, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},   /* several parts of the columns */
+    {1, 1, 9000, 70, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 13},  /* a block is one tile */
+    {1, 1, 1027, 1030, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 8}, /* weights as they lie */
+    {1, 1, 2100, 2000, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 9}, /* sums past the caches, too */
+    {28, 28, 1, 6, 5, 5, 1, 1, 2, 2, 2, 2, 1, 1, 1, 2},     /* LeNet's first */
+    {14, 14, 6, 16, 5, 5, 1, 1, 0, 0, 0, 0, 1, 1, 1, 3},    /* its second */
+    {32, 32, 3, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2},    /* VGG's first */
+    {16, 16, 64, 96, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3},   /* more than a block of pixels */
+    {30, 31, 3, 64, 7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1},    /* ResNet's stem */
+    {9, 9, 33, 50, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 3},     /* pointwise with a stride */
+    {13, 13, 4, 5, 3, 3, 2, 2, 2, 1, 0, 3, 2, 2, 1, 2},     /* dilated, stride shares a factor */
+    {6, 6, 10, 20, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 10, 2},    /* multiplier 2 */
+    {15, 20, 40, 40, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 40, 2},  /* depthwise */
     {15, 20, 140, 140, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 140, 2},
     {19, 33, 7, 7, 5, 5, 1, 2, 0, 3, 2, 1, 2, 1, 7, 2},   /* depthwise, all uneven */
     {9, 23, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 32, 2}, /* depthwise, several pixels at once */

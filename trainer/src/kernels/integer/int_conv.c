@@ -5,6 +5,7 @@
  */
 #include "int_depthwise.h"
 #include "int_entries.h"
+#include "int_few.h"
 
 /* How a view is cut. */
 typedef struct int_plan {
@@ -277,6 +278,18 @@ static void run_view(int_conv_job *job)
     job->b = (dot_b *)job->call->workspace;
     job->start = (int32_t *)(void *)((char *)job->b + job->plan.b_bytes);
     job->rooms = (char *)job->start + job->plan.start_bytes;
+    const int_few few = {.call = job->call,
+                         .view = view,
+                         .n_rows = job->n_rows,
+                         .pitch = job->plan.pitch,
+                         .rows_room = job->b,
+                         .rows_bytes = job->plan.b_bytes,
+                         .rooms = job->rooms,
+                         .room_bytes = job->plan.room_bytes,
+                         .tally = &job->tally};
+    if (!job->is_input_grad && K(int_few_forward)(&few)) {
+        return;
+    }
     for (job->group = 0; job->n_rows > 0 && job->group < view->groups; job->group++) {
         for (int64_t column = 0; column < view->outputs; column += job->plan.width) {
             job->first_column = column;

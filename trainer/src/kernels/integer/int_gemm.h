@@ -53,10 +53,10 @@ static inline int64_t int_groups(int64_t depth)
 }
 
 /* Rows of A: from the first element of one to that of the next; not a power of two, so that rows
- * of a tile do not share their places in the cache. */
+ * of a tile do not share their places in the cache. Short rows that are whole groups lie close. */
 static inline int64_t int_pitch(int64_t depth)
 {
-    const int64_t pitch = round_up(depth, 16);
+    const int64_t pitch = depth < 64 && depth % 4 == 0 ? depth : round_up(depth, 16);
     return pitch % 512 == 0 ? pitch + 64 : pitch;
 }
 
