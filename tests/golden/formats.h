@@ -72,6 +72,12 @@ void formats_packed(uint8_t manifest[FORMATS_STREAM_BYTES], size_t *out_manifest
                     uint8_t streams[FORMATS_FILE_BYTES], size_t *out_stream_bytes,
                     float decoded[FORMATS_PACKED_DECODED]);
 
+/* A delta, and the bytes that it leads to from those of formats_delta_from(). */
+#define FORMATS_DELTA_BYTES 9000u
+uint8_t formats_delta_from(size_t index);
+void formats_delta(uint8_t delta[FORMATS_FILE_BYTES], size_t *out_delta_bytes,
+                   uint8_t to[FORMATS_DELTA_BYTES]);
+
 /* --- formats_make.c --- */
 
 /* Writes today's files of these formats into a folder. */

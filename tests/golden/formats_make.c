@@ -125,6 +125,16 @@ static void make_packed(const char *folder)
     formats_write(folder, "packed_1.f32", decoded, sizeof decoded);
 }
 
+static void make_delta(const char *folder)
+{
+    static uint8_t delta[FORMATS_FILE_BYTES];
+    static uint8_t to[FORMATS_DELTA_BYTES];
+    size_t n_delta = 0;
+    formats_delta(delta, &n_delta, to);
+    formats_write(folder, "packed_delta_1.bin", delta, n_delta);
+    formats_write(folder, "packed_delta_1.to", to, sizeof to);
+}
+
 static void make_app_model(const char *folder)
 {
     dunlin_error error = {.status = DUNLIN_OK};
@@ -145,4 +155,5 @@ void formats_make(const char *folder)
     make_examples(folder);
     make_streams(folder);
     make_packed(folder);
+    make_delta(folder);
 }

@@ -6,6 +6,7 @@
 #include "server/must.h"
 
 #include <wire/compress.h>
+#include <wire/delta.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -188,4 +189,57 @@ void formats_packed(uint8_t manifest[FORMATS_STREAM_BYTES], size_t *out_manifest
     MUST(dunlin__manifest_writer_end(&writer, out_manifest_bytes, &error));
     MUST_HOLD(to.n_decoded == FORMATS_PACKED_DECODED, "%zu", to.n_decoded);
     *out_stream_bytes = to.n_bytes;
+}
+
+/* --- a delta --- */
+
+typedef struct delta_bytes {
+    uint8_t *bytes;
+    size_t at;
+} delta_bytes;
+
+static dunlin_status read_bytes(void *ctx, void *buffer, size_t n_bytes, dunlin_error *error)
+{
+    delta_bytes *from = ctx;
+    (void)error;
+    memcpy(buffer, from->bytes + from->at, n_bytes);
+    from->at += n_bytes;
+    return DUNLIN_OK;
+}
+
+static dunlin_status write_bytes(void *ctx, const void *data, size_t n_bytes, dunlin_error *error)
+{
+    delta_bytes *to = ctx;
+    (void)error;
+    MUST_HOLD(to->at + n_bytes <= FORMATS_FILE_BYTES, "%zu", to->at);
+    memcpy(to->bytes + to->at, data, n_bytes);
+    to->at += n_bytes;
+    return DUNLIN_OK;
+}
+
+uint8_t formats_delta_from(size_t index)
+{
+    return (uint8_t)(31 * index + index / 7);
+}
+
+/* Moves of up to two either way in the first block, anything in the second. */
+void formats_delta(uint8_t delta[FORMATS_FILE_BYTES], size_t *out_delta_bytes,
+                   uint8_t to[FORMATS_DELTA_BYTES])
+{
+    static uint8_t from[FORMATS_DELTA_BYTES];
+    dunlin_error error = {.status = DUNLIN_OK};
+    delta_bytes older = {.bytes = from};
+    delta_bytes newer = {.bytes = to};
+    delta_bytes out = {.bytes = delta};
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < FORMATS_DELTA_BYTES; i++) {
+        const uint32_t mixed = ((uint32_t)i + 1U) * 2654435761U;
+        from[i] = formats_delta_from(i);
+        to[i] = (i < 8192) ? (uint8_t)(from[i] + (mixed >> 16) % 5 - 2) : (uint8_t)(mixed >> 16);
+    }
+    const dunlin__unpack_source before = {.ctx = &older, .read_fn = read_bytes};
+    const dunlin__unpack_source now = {.ctx = &newer, .read_fn = read_bytes};
+    const dunlin__pack_sink sink = {.ctx = &out, .write_fn = write_bytes};
+    MUST(dunlin__delta_write(FORMATS_DELTA_BYTES, &before, &now, &sink, NULL, &n_bytes, &error));
+    *out_delta_bytes = (size_t)n_bytes;
 }

@@ -5,6 +5,7 @@
 #include "formats.h"
 
 #include <wire/compress.h>
+#include <wire/delta.h>
 
 #include <criterion/criterion.h>
 
@@ -119,4 +120,50 @@ Test(formats_packed, packed_streams_are_written_alike)
     cr_assert_eq(memcmp(file, streams, n_streams), 0);
     cr_assert_eq(formats_read(DUNLIN_FORMATS, "packed_1.manifest", file, sizeof file), n_manifest);
     cr_assert_eq(memcmp(file, manifest, n_manifest), 0);
+}
+
+static dunlin_status put_packed(void *ctx, const void *data, size_t n_bytes, dunlin_error *error)
+{
+    packed_bytes *to = ctx;
+    (void)error;
+    cr_assert_leq(to->n_bytes + n_bytes, sizeof to->bytes);
+    memcpy(to->bytes + to->n_bytes, data, n_bytes);
+    to->n_bytes += n_bytes;
+    return DUNLIN_OK;
+}
+
+Test(formats_packed, deltas_load_for_ever)
+{
+    static packed_bytes older;
+    static packed_bytes delta;
+    static packed_bytes result;
+    static uint8_t wanted[FORMATS_FILE_BYTES];
+    dunlin_error error = {.status = DUNLIN_OK};
+    const dunlin__unpack_source from = {.ctx = &older, .read_fn = take_packed};
+    const dunlin__unpack_source bytes = {.ctx = &delta, .read_fn = take_packed};
+    const dunlin__pack_sink sink = {.ctx = &result, .write_fn = put_packed};
+    older.n_bytes = FORMATS_DELTA_BYTES;
+    for (size_t i = 0; i < FORMATS_DELTA_BYTES; i++) {
+        older.bytes[i] = formats_delta_from(i);
+    }
+    delta.n_bytes =
+        formats_read(DUNLIN_FORMATS, "packed_delta_1.bin", delta.bytes, sizeof delta.bytes);
+    cr_assert_eq(formats_read(DUNLIN_FORMATS, "packed_delta_1.to", wanted, sizeof wanted),
+                 FORMATS_DELTA_BYTES);
+    cr_assert_eq(
+        dunlin__delta_read(FORMATS_DELTA_BYTES, &from, &bytes, delta.n_bytes, &sink, NULL, &error),
+        DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(result.n_bytes, FORMATS_DELTA_BYTES);
+    cr_assert_eq(memcmp(result.bytes, wanted, FORMATS_DELTA_BYTES), 0);
+}
+
+Test(formats_packed, deltas_are_written_alike)
+{
+    static uint8_t delta[FORMATS_FILE_BYTES];
+    static uint8_t to[FORMATS_DELTA_BYTES];
+    static uint8_t file[FORMATS_FILE_BYTES];
+    size_t n_delta = 0;
+    formats_delta(delta, &n_delta, to);
+    cr_assert_eq(formats_read(DUNLIN_FORMATS, "packed_delta_1.bin", file, sizeof file), n_delta);
+    cr_assert_eq(memcmp(file, delta, n_delta), 0);
 }

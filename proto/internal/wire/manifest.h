@@ -27,6 +27,7 @@
 #define DUNLIN_STREAM_WEIGHTS "weights" /* down: the base of the round */
 #define DUNLIN_STREAM_CONTROL "control" /* down: SCAFFOLD's server variate */
 #define DUNLIN_STREAM_UPDATE "update"   /* up: delta or weights */
+#define DUNLIN_STREAM_DELTA "delta"     /* down: BYTES, from one packed base to the next */
 #define DUNLIN_STREAM_CONTROL_DELTA                                                                \
     "control_delta" /* up: SCAFFOLD's change of the local variate                                  \
                      */

@@ -15,11 +15,11 @@
 
 #define DUNLIN_ENTROPY_SLOTS 4096u /* the frequencies of a block sum to this */
 
-/* Codes `n` numbers (1 to 8,192, each below 255) in fewer than `room` bytes (at most 8,192), which
+/* Codes `n` numbers (1 to 8,192, each below 256) in fewer than `room` bytes (at most 8,192), which
  * come to lie at the head of `out_bytes`; 0 if they do not fit. */
 size_t dunlin__entropy_pack(const uint8_t *numbers, size_t n, uint8_t *out_bytes, size_t room);
 
-/* Gives `n` numbers below `n_symbols` (at most 255) back, with `slots` as working memory. False
+/* Gives `n` numbers below `n_symbols` (at most 256) back, with `slots` as working memory. False
  * unless the bytes are just theirs; no byte beyond `n_bytes` is looked at. */
 bool dunlin__entropy_unpack(const uint8_t *bytes, size_t n_bytes, size_t n, unsigned n_symbols,
                             uint8_t slots[DUNLIN_ENTROPY_SLOTS], uint8_t *out_numbers);

@@ -100,6 +100,24 @@ static void check_plan(dunlin__rules *rules, const dunlin__assignment *m)
     dunlin__rules_check_orders(rules, m);
 }
 
+/* The delta is there whole or not at all. */
+static void check_packed_base(dunlin__rules *rules, const dunlin_v1_packed_base_t *base)
+{
+    const bool has_delta = base->from_sha256.size > 0;
+    const size_t wanted = has_delta ? DUNLIN_SHA256_BYTES : 0;
+    dunlin__rules_enter(rules, "packed_base");
+    dunlin__rule_given(rules, "manifest_sha256", base->manifest_sha256,
+                       sizeof(base->manifest_sha256));
+    dunlin__rule_number(rules, "manifest_bytes", base->manifest_bytes, 1,
+                        DUNLIN_WIRE_MANIFEST_BYTES);
+    dunlin__rule_count(rules, "from_sha256", base->from_sha256.size, wanted, wanted);
+    dunlin__rule_count(rules, "delta_manifest_sha256", base->delta_manifest_sha256.size, wanted,
+                       wanted);
+    dunlin__rule_number(rules, "delta_manifest_bytes", base->delta_manifest_bytes,
+                        has_delta ? 1 : 0, has_delta ? DUNLIN_WIRE_MANIFEST_BYTES : 0);
+    dunlin__rules_leave(rules);
+}
+
 static void check_assignment(dunlin__rules *rules, const void *data)
 {
     const dunlin__assignment *m = data;
@@ -126,6 +144,9 @@ static void check_assignment(dunlin__rules *rules, const void *data)
         }
     }
     dunlin__rule_id(rules, "key_id", m->key_id, sizeof(m->key_id), 1);
+    if (m->has_packed_base) {
+        check_packed_base(rules, &m->packed_base);
+    }
     dunlin__rule_true(rules, "plan", m->has_plan, "is missing");
     dunlin__rules_enter(rules, "plan");
     check_plan(rules, m);

@@ -251,6 +251,19 @@ static const dunlin__secagg_plan whole_secagg = {.session = {.size = 16},
                                                  .value_limit = 1,
                                                  .weight_limit = 1};
 
+/* A packed base with a delta, but for one member. */
+static void make_packed_base(dunlin__assignment *m)
+{
+    m->has_packed_base = true;
+    memset(&m->packed_base, 1, sizeof m->packed_base);
+    m->packed_base.manifest_bytes = 400;
+    m->packed_base.from_sha256.size = DUNLIN_SHA256_BYTES;
+    m->packed_base.delta_manifest_sha256.size = DUNLIN_SHA256_BYTES;
+    m->packed_base.delta_manifest_bytes = 60;
+}
+#define SPOIL_BASE(change, wanted)                                                                 \
+    SPOIL(assignment, make_packed_base(m); m->packed_base.change, wanted)
+
 Test(proto_messages, assignment_limits_are_told_by_name)
 {
     uint64_t state = test_seed(17);
@@ -279,6 +292,13 @@ Test(proto_messages, assignment_limits_are_told_by_name)
     SPOIL(assignment, m->plan.update_encoding = 6, "plan.update_encoding is 6");
     SPOIL(assignment, m->plan.chunk_bytes = 1000, "plan.chunk_bytes is 1000");
     SPOIL(assignment, m->aggregation = 2; m->plan.has_secagg = false, "plan.secagg and");
+    SPOIL_BASE(manifest_bytes = 0, "packed_base.manifest_bytes is 0");
+    SPOIL_BASE(manifest_bytes = 1u << 30, "packed_base.manifest_bytes is 1073741824");
+    SPOIL_BASE(from_sha256.size = 31, "packed_base.from_sha256 has 31");
+    SPOIL_BASE(delta_manifest_sha256.size = 0, "packed_base.delta_manifest_sha256 has 0");
+    SPOIL_BASE(delta_manifest_bytes = 0, "packed_base.delta_manifest_bytes is 0");
+    SPOIL_BASE(from_sha256.size = 0, "packed_base.delta_manifest_sha256 has 32");
+#undef SPOIL_BASE
     SPOIL(assignment, m->aggregation = 1; m->plan.update_encoding = 5;
           m->plan.has_secagg = false, "plan.update_encoding MASKED_RING");
     SPOIL(assignment, m->plan.has_secagg = true; m->aggregation = 2; m->plan.update_encoding = 5;
