@@ -7,6 +7,7 @@
 #include "models.h"
 
 #include "base/files.h"
+#include "down.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -243,8 +244,14 @@ static dunlin_status published_begin(dunlin__published *published, uint64_t roun
     return DUNLIN_OK;
 }
 
+const dunlin__published *dunlin__published_base(const dunlin__published *published)
+{
+    return published->down != NULL ? &published->down->base : published;
+}
+
 void dunlin__published_free(dunlin__published *published, const dunlin_alloc *alloc)
 {
+    dunlin__down_free(published->down, alloc);
     dunlin__free_array(alloc, published->chunk_sha256, published->n_chunks,
                        sizeof *published->chunk_sha256);
     memset(published, 0, sizeof *published);

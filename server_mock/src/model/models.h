@@ -61,7 +61,11 @@ typedef struct dunlin__published {
     uint8_t (*chunk_sha256)[DUNLIN_SHA256_BYTES];
     uint32_t n_manifest_bytes;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
+    struct dunlin__down *down; /* what devices fetch instead, if it goes down packed; down.h */
 } dunlin__published;
+
+/* What devices begin from: the base itself, or what its packed form decodes to. */
+const dunlin__published *dunlin__published_base(const dunlin__published *published);
 
 /*
  * Writes the base of a round from its values, block by block, and its manifest. `values` has one

@@ -13,6 +13,7 @@
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
+#include "rounds/packed.h"
 #include "run_over.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -33,24 +34,37 @@
 
 /* ---- check in ---- */
 
+/* What a device says that it can do with packed streams. */
+static bool has_feature(const dunlin__capabilities *can, uint32_t feature)
+{
+    for (size_t i = 0; i < can->features_count; i++) {
+        if (can->features[i] == feature) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_encoding(const dunlin__capabilities *can, dunlin_v1_encoding_t encoding)
+{
+    for (size_t i = 0; i < can->encodings_count; i++) {
+        if (can->encodings[i] == encoding) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_suitable(const dunlin__server_task *task, const dunlin__capabilities *can)
 {
-    bool has_f32 = can->encodings_count == 0;
-    for (size_t i = 0; i < can->encodings_count; i++) {
-        has_f32 = has_f32 || can->encodings[i] == DUNLIN_V1_ENCODING_F32;
-    }
     uint32_t wanted[DUNLIN_SERVER_FEATURES];
-    size_t n_wanted = dunlin__server_features(task, wanted);
+    size_t n_wanted = dunlin__server_features(task, false, wanted);
     for (size_t i = 0; i < n_wanted; i++) {
-        bool has_it = false;
-        for (size_t j = 0; j < can->features_count; j++) {
-            has_it = has_it || can->features[j] == wanted[i];
-        }
-        if (!has_it) {
+        if (!has_feature(can, wanted[i])) {
             return false;
         }
     }
-    return has_f32;
+    return can->encodings_count == 0 || has_encoding(can, DUNLIN_V1_ENCODING_F32);
 }
 
 /* What is left until a deadline, by a clock that may be off. */
@@ -61,7 +75,21 @@ static uint64_t left_ms(int64_t deadline_ms, int64_t now_ms)
     return (uint64_t)left < DUNLIN_WIRE_MAX_WAIT_MS ? (uint64_t)left : DUNLIN_WIRE_MAX_WAIT_MS;
 }
 
-static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
+/* The most that the device's update has. */
+static uint64_t most_up(const dunlin__server *server, bool packs)
+{
+    uint64_t n_bytes = server->layout.n_shared_values * sizeof(float);
+    dunlin_error ignored = {0};
+    if (server->task.is_packed && packs &&
+        dunlin__compress_most(&server->task, server->layout.tensors, server->layout.n_tensors,
+                              &n_bytes, &ignored) != DUNLIN_OK) {
+        return 0; /* too many elements, which the device will refuse by name */
+    }
+    return n_bytes;
+}
+
+static void fill_offer(const dunlin__call_state *call, const dunlin__session_row *session,
+                       dunlin__offer *offer)
 {
     const dunlin__server *server = call->server;
     const dunlin__published *model = &server->models[0];
@@ -77,37 +105,33 @@ static void fill_offer(const dunlin__call_state *call, dunlin__offer *offer)
     offer->deadline_ms = server->round.deadline_ms > call->now_ms
                              ? left_ms(server->round.deadline_ms, call->now_ms)
                              : dunlin__server_task_deadline_ms(&server->task, server->round.round);
-    offer->download_bytes = model->n_bytes + model->n_control_bytes + model->n_manifest_bytes;
-    uint64_t update_bytes = server->layout.n_shared_values * sizeof(float);
-    dunlin_error ignored = {0};
-    if (server->task.is_packed &&
-        dunlin__compress_most(&server->task, server->layout.tensors, server->layout.n_tensors,
-                              &update_bytes, &ignored) != DUNLIN_OK) {
-        update_bytes = 0; /* too many elements, which the device will refuse by name */
-    }
-    offer->upload_bytes =
-        is_evaluation ? 0 : update_bytes + model->n_control_bytes + model->n_manifest_bytes;
+    offer->download_bytes = dunlin__packed_bytes(model, session->unpacks);
+    offer->upload_bytes = is_evaluation ? 0
+                                        : most_up(server, session->packs) + model->n_control_bytes +
+                                              model->n_manifest_bytes;
     offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[DUNLIN_SERVER_FEATURES];
-    size_t n_features = dunlin__server_features(&server->task, features);
+    size_t n_features = dunlin__server_features(&server->task, session->packs, features);
     for (size_t i = 0; i < n_features; i++) {
         offer->required_features[i] = features[i];
     }
     offer->required_features_count = (pb_size_t)n_features;
 }
 
-static dunlin_status make_offer(dunlin__call_state *call, dunlin__checkin_response *answer,
-                                dunlin_error *error)
+static dunlin_status make_offer(dunlin__call_state *call, const dunlin__capabilities *can,
+                                dunlin__checkin_response *answer, dunlin_error *error)
 {
     dunlin__session_row session = {.device = call->device->row.row,
                                    .round = call->server->round.round,
                                    .state = DUNLIN_WORK_OPEN,
-                                   .until_ms = call->now_ms + OFFER_MS};
+                                   .until_ms = call->now_ms + OFFER_MS,
+                                   .packs = has_feature(can, DUNLIN_V1_FEATURE_ENCODING_PACKED),
+                                   .unpacks = has_encoding(can, DUNLIN_V1_ENCODING_PACKED)};
     DUNLIN_TRY(dunlin__server_draw_id(session.id, error));
     DUNLIN_TRY(dunlin__server_db_add_session(call->server->db, &session, error));
     memcpy(answer->session, session.id, sizeof session.id);
     answer->offers_count = 1;
-    fill_offer(call, &answer->offers[0]);
+    fill_offer(call, &session, &answer->offers[0]);
     dunlin__device_set_part(call->server, call->device, DUNLIN_PART_OFFERED);
     call->device->offer_until_ms = session.until_ms;
     return DUNLIN_OK;
@@ -136,7 +160,7 @@ void dunlin__serve_checkin(dunlin__call_state *call)
                            ? dunlin__server_judge(server, call->device, call->now_ms)
                            : DUNLIN_V1_REJECTION_NOT_SUITABLE;
     if (status == DUNLIN_OK && answer.rejection == DUNLIN_V1_REJECTION_NONE) {
-        status = make_offer(call, &answer, &error);
+        status = make_offer(call, &request.capabilities, &answer, &error);
     }
     if (status == DUNLIN_OK) {
         status = dunlin__server_state_end(call, &request.capabilities, &answer, &error);
@@ -156,7 +180,7 @@ void dunlin__serve_checkin(dunlin__call_state *call)
 
 /* ---- accept ---- */
 
-static void fill_plan(const dunlin__server *server, int64_t client_index,
+static void fill_plan(const dunlin__server *server, int64_t client_index, bool packs,
                       dunlin__training_plan *plan)
 {
     const dunlin__server_plan *from = &server->task.plan;
@@ -182,10 +206,10 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
     plan->weight_cap = server->task.weight_cap;
     plan->update_form =
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
-    plan->update_encoding =
-        server->task.is_packed ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
-    plan->has_packing = server->task.is_packed;
+    plan->has_packing = server->task.is_packed && packs;
+    plan->update_encoding = plan->has_packing ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
     if (plan->has_packing) {
+        plan->feedback_rounds = server->task.feedback_rounds;
         plan->packing = dunlin__compress_of(&server->task, server->round.round, plan->seed);
     }
     plan->chunk_bytes = server->layout.chunk_bytes;
@@ -194,9 +218,10 @@ static void fill_plan(const dunlin__server *server, int64_t client_index,
 }
 
 static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,
-                            dunlin__assignment *assignment)
+                            bool unpacks, dunlin__assignment *assignment)
 {
     const dunlin__server *server = call->server;
+    const dunlin__published *base = dunlin__published_base(&server->models[0]);
     memcpy(assignment->population, server->task.population, sizeof server->task.population);
     memcpy(assignment->task, server->task.name, sizeof server->task.name);
     memcpy(assignment->assignment_id, row->id, sizeof row->id);
@@ -207,13 +232,15 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     assignment->deadline_ms = left_ms(row->deadline_ms, call->now_ms);
     memcpy(assignment->token, row->token, sizeof row->token);
     assignment->has_plan = true;
-    fill_plan(server, call->device->row.client_index, &assignment->plan);
-    memcpy(assignment->base_manifest_sha256, server->models[0].manifest_sha256,
-           DUNLIN_SHA256_BYTES);
-    assignment->base_manifest_bytes = server->models[0].n_manifest_bytes;
+    fill_plan(server, call->device->row.client_index, row->packs, &assignment->plan);
+    memcpy(assignment->base_manifest_sha256, base->manifest_sha256, DUNLIN_SHA256_BYTES);
+    assignment->base_manifest_bytes = base->n_manifest_bytes;
+    if (unpacks) {
+        dunlin__packed_fill(&server->models[0], assignment);
+    }
     assignment->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[DUNLIN_SERVER_FEATURES];
-    size_t n_features = dunlin__server_features(&server->task, features);
+    size_t n_features = dunlin__server_features(&server->task, row->packs, features);
     for (size_t i = 0; i < n_features; i++) {
         assignment->required_features[i] = features[i];
     }
@@ -221,7 +248,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     memcpy(assignment->key_id, server->certs.key_id, sizeof server->certs.key_id);
 }
 
-static dunlin_status assign(dunlin__call_state *call, const char *session_id,
+static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row *session,
                             dunlin__accept_response *answer, dunlin_error *error)
 {
     dunlin__server *server = call->server;
@@ -233,13 +260,14 @@ static dunlin_status assign(dunlin__call_state *call, const char *session_id,
     dunlin__assignment_row row = {.device = call->device->row.row,
                                   .round = server->round.round,
                                   .state = DUNLIN_WORK_OPEN,
-                                  .deadline_ms = server->round.deadline_ms};
+                                  .deadline_ms = server->round.deadline_ms,
+                                  .packs = server->task.is_packed && session->packs};
     DUNLIN_TRY(dunlin__server_draw_id(row.id, error));
     DUNLIN_TRY(dunlin__server_draw_id(row.token, error));
     DUNLIN_TRY(dunlin__server_db_add_assignment(server->db, &row, error));
-    DUNLIN_TRY(dunlin__server_db_end_session(server->db, session_id, DUNLIN_WORK_DONE, error));
+    DUNLIN_TRY(dunlin__server_db_end_session(server->db, session->id, DUNLIN_WORK_DONE, error));
     dunlin__assignment assignment = {0};
-    fill_assignment(call, &row, &assignment);
+    fill_assignment(call, &row, session->unpacks, &assignment);
     answer->has_assignment = true;
     DUNLIN_TRY(dunlin__assignment_seal(&assignment, server->certs.signing_key, &answer->assignment,
                                        error));
@@ -306,13 +334,13 @@ void dunlin__serve_accept(dunlin__call_state *call)
                           call->device->row.client_index, "round %" PRIu64, session.round);
     } else {
         dunlin__offer offer = {0};
-        fill_offer(call, &offer);
+        fill_offer(call, &session, &offer);
         if (strcmp(offer.offer_id, request.offer_id) != 0) {
             dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_NOT_FOUND,
                                   "there was no offer \"%s\"", request.offer_id);
             return;
         }
-        status = assign(call, session.id, &answer, &error);
+        status = assign(call, &session, &answer, &error);
     }
     if (status != DUNLIN_OK) {
         dunlin__server_refuse_error(call->reply, &error);

@@ -51,12 +51,13 @@ bool dunlin__server_find_assignment(dunlin__server *server, const char *id,
 }
 
 /* What the device was told about packing, in the assignment of a round. */
-static void agree_on_packing(dunlin__call_state *call, uint64_t round)
+static void agree_on_packing(dunlin__call_state *call, const dunlin__assignment_row *assignment)
 {
     const dunlin__server_task *task = &call->server->task;
     const uint64_t place = (uint64_t)call->device->row.client_index;
-    call->has_packing = task->is_packed;
-    if (task->is_packed) {
+    const uint64_t round = assignment->round;
+    call->has_packing = task->is_packed && assignment->packs;
+    if (call->has_packing) {
         call->packing =
             dunlin__compress_of(task, round, dunlin__server_work_seed(task->seed, round, place));
     }
@@ -142,7 +143,7 @@ void dunlin__serve_put(dunlin__call_state *call)
                               "the assignment is to EVALUATE: no update is wanted");
         return;
     }
-    agree_on_packing(call, assignment.round);
+    agree_on_packing(call, &assignment);
     dunlin_status status = dunlin__update_check_manifest(
         call->request->body, call->request->n_body, &server->layout,
         call->has_packing ? &call->packing : NULL, &answer.n_chunks, &error);
@@ -184,7 +185,7 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
                      out_assignment->round == server->round.round &&
                      server->round.state == DUNLIN_ROUND_OPEN;
     call->round = out_assignment->round;
-    agree_on_packing(call, out_assignment->round);
+    agree_on_packing(call, out_assignment);
     call->clip_norm = *out_is_wanted ? dunlin__clip_norm(server) : 0;
     (void)pthread_mutex_unlock(&server->lock);
     return is_found;

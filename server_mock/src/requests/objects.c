@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "contribution.h"
 #include "model/models.h"
+#include "object_find.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/reply.h"
@@ -27,50 +28,6 @@
 #include <unistd.h>
 
 /* ---- down ---- */
-
-typedef struct object {
-    dunlin__server_path path;
-    uint64_t offset;
-    uint64_t n_bytes;
-} object;
-
-/* Finds what a hash names among the models that are kept. Locked. */
-static bool find_object(const dunlin__server *server, const uint8_t sha256[DUNLIN_SHA256_BYTES],
-                        object *out_object)
-{
-    dunlin__server_path folder;
-    dunlin_error ignored;
-    if (dunlin__server_path_make(&folder, &ignored, "%s/models", server->folder.text) !=
-        DUNLIN_OK) {
-        return false;
-    }
-    for (size_t m = 0; m < DUNLIN_SERVER_KEPT_MODELS; m++) {
-        const dunlin__published *model = &server->models[m];
-        if (model->round == 0) {
-            continue;
-        }
-        if (memcmp(model->manifest_sha256, sha256, DUNLIN_SHA256_BYTES) == 0) {
-            out_object->offset = 0;
-            out_object->n_bytes = model->n_manifest_bytes;
-            return dunlin__model_path(folder.text, model->round, "manifest", &out_object->path,
-                                      &ignored) == DUNLIN_OK;
-        }
-        for (uint32_t c = 0; c < model->n_chunks; c++) {
-            if (memcmp(model->chunk_sha256[c], sha256, DUNLIN_SHA256_BYTES) == 0) {
-                bool is_control = c >= model->n_weight_chunks;
-                uint64_t place = is_control ? c - model->n_weight_chunks : c;
-                uint64_t total = is_control ? model->n_control_bytes : model->n_bytes;
-                out_object->offset = place * model->chunk_bytes;
-                uint64_t left = total - out_object->offset;
-                out_object->n_bytes = left < model->chunk_bytes ? left : model->chunk_bytes;
-                return dunlin__model_path(folder.text, model->round,
-                                          is_control ? "control" : "weights", &out_object->path,
-                                          &ignored) == DUNLIN_OK;
-            }
-        }
-    }
-    return false;
-}
 
 static bool read_digits(const char **text, uint64_t *out_value)
 {
@@ -123,7 +80,7 @@ static range_kind read_range(const char *value, uint64_t total, uint64_t *out_fi
     return RANGE_PART;
 }
 
-static void fill_range(const dunlin__server_request *request, const object *found,
+static void fill_range(const dunlin__server_request *request, const dunlin__found_object *found,
                        dunlin__server_reply *reply)
 {
     uint64_t first = 0;
@@ -156,9 +113,9 @@ static void fill_range(const dunlin__server_request *request, const object *foun
 void dunlin__server_object_get(dunlin__server *server, const dunlin__server_request *request,
                                dunlin__server_reply *reply)
 {
-    object found;
+    dunlin__found_object found;
     (void)pthread_mutex_lock(&server->lock);
-    bool is_found = find_object(server, request->route.sha256, &found);
+    bool is_found = dunlin__object_find(server, request->route.sha256, &found);
     if (is_found) {
         /* Opened under the lock: a file that is open stays readable when the model is dropped. */
         reply->fd = open(found.path.text, O_RDONLY | O_CLOEXEC);

@@ -10,6 +10,7 @@
 #include "model/aggregate.h"
 #include "model/models.h"
 #include "model/moments_file.h"
+#include "packed.h"
 #include "state/context.h"
 
 #include <mem/support.h>
@@ -93,6 +94,7 @@ static dunlin_status make_base(making *work, uint64_t number, dunlin__published 
     if (server->layout.has_control) {
         DUNLIN_TRY(begin_stream(work, true));
     }
+    dunlin__packed_remove(server, number);
     return dunlin__model_publish(work->folder.text, number, &server->layout, work->values,
                                  &server->alloc, out_model, work->error);
 }
@@ -125,6 +127,12 @@ dunlin_status dunlin__base_make(dunlin__server *server, uint64_t from,
                    .error = error};
     dunlin_status status = make_base(&work, number, out_model);
     status = end_moments(&work, status, out_model);
+    if (status == DUNLIN_OK) {
+        status = dunlin__packed_make(server, out_model, error);
+        if (status != DUNLIN_OK) {
+            dunlin__published_free(out_model, &server->alloc);
+        }
+    }
     dunlin__aggregate_room_free(&work.room, &server->alloc);
     dunlin__weights_file_close(&work.bases[0]);
     dunlin__weights_file_close(&work.bases[1]);

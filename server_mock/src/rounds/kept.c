@@ -31,44 +31,48 @@
 
 /* ---- sweeping ---- */
 
+static bool can_be_fetched(const dunlin__server *server, uint64_t number)
+{
+    bool is_there = false;
+    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
+        is_there = is_there || server->models[i].round == number;
+    }
+    return is_there;
+}
+
 static bool is_kept(const dunlin__server *server, uint64_t number, uint64_t good_file,
                     uint64_t best_file)
 {
     uint32_t every = server->task.keep_every;
-    bool is_wanted = number == good_file || number == best_file;
-    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
-        is_wanted = is_wanted || server->models[i].round == number;
-    }
+    bool is_wanted = number == good_file || number == best_file || can_be_fetched(server, number);
     /* The model of round r is the file of r + 1. */
     return is_wanted || (every > 0 && number > 1 && (number - 1) % every == 0 &&
                          !dunlin__lineage_is_bad(server, number - 1));
 }
 
-void dunlin__kept_sweep(const dunlin__server *server)
+/* Removes the files of a folder whose numbers are not kept. */
+static void sweep_folder(const dunlin__server *server, const char *name, uint64_t good_file,
+                         uint64_t best_file)
 {
+    const bool is_models = strcmp(name, "models") == 0;
     dunlin__server_path folder;
     dunlin__server_path path;
     dunlin_error ignored;
     DIR *entries = NULL;
-    if (dunlin__server_path_make(&folder, &ignored, "%s/models", server->folder.text) ==
+    if (dunlin__server_path_make(&folder, &ignored, "%s/%s", server->folder.text, name) ==
         DUNLIN_OK) {
         entries = opendir(folder.text);
     }
     if (entries == NULL) {
         return;
     }
-    bool can_take_back = dunlin__evaluator_has_test_set(server->evaluator);
-    uint64_t good_file = can_take_back ? dunlin__lineage_newest_good(server).file : 0;
-    uint64_t best_file = 0;
-    if (dunlin__best_is_kept(server)) {
-        dunlin__best_model best = dunlin__best_find(server, true);
-        best_file = best.round != server->best.round ? best.round + 1 : 0; /* not copied yet */
-    }
     struct dirent *entry = readdir(entries);          /* NOLINT(concurrency-mt-unsafe) */
     for (; entry != NULL; entry = readdir(entries)) { /* NOLINT(concurrency-mt-unsafe) */
         char *end = NULL;
         unsigned long long number = strtoull(entry->d_name, &end, 10);
-        if (end == entry->d_name || *end != '.' || is_kept(server, number, good_file, best_file) ||
+        const bool is_wanted = is_models ? is_kept(server, number, good_file, best_file)
+                                         : can_be_fetched(server, number);
+        if (end == entry->d_name || *end != '.' || is_wanted ||
             dunlin__server_path_make(&path, &ignored, "%s/%s", folder.text, entry->d_name) !=
                 DUNLIN_OK) {
             continue;
@@ -76,6 +80,19 @@ void dunlin__kept_sweep(const dunlin__server *server)
         (void)unlink(path.text);
     }
     (void)closedir(entries);
+}
+
+void dunlin__kept_sweep(const dunlin__server *server)
+{
+    bool can_take_back = dunlin__evaluator_has_test_set(server->evaluator);
+    uint64_t good_file = can_take_back ? dunlin__lineage_newest_good(server).file : 0;
+    uint64_t best_file = 0;
+    if (dunlin__best_is_kept(server)) {
+        dunlin__best_model best = dunlin__best_find(server, true);
+        best_file = best.round != server->best.round ? best.round + 1 : 0; /* not copied yet */
+    }
+    sweep_folder(server, "models", good_file, best_file);
+    sweep_folder(server, "down", 0, 0);
 }
 
 /* ---- files of the best model ---- */

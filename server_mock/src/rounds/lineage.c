@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "packed.h"
 #include "state/context.h"
 #include "state/db.h"
 
@@ -186,14 +187,16 @@ dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error)
         dunlin_status status =
             dunlin__model_load(folder.text, round - i, &server->layout, &server->alloc,
                                &server->models[i], i > 0 ? &failure : error);
-        if (status != DUNLIN_OK && i == 0) {
+        if (status == DUNLIN_OK) {
+            DUNLIN_TRY(dunlin__packed_load(server, &server->models[i], i == 0, error));
+        } else if (i == 0) {
             if (!can_go_on(server, folder.text)) {
                 return status;
             }
             failure = *error;
             dunlin__error_clear(error);
             DUNLIN_TRY(dunlin__lineage_take_back(server, server->round.base, failure.text, error));
-        } else if (status != DUNLIN_OK) {
+        } else {
             /* Nothing begins from an older one: it may go. */
             dunlin__log(&server->log, DUNLIN_LOG_WARNING, "server", "left out: %s", failure.text);
             break;

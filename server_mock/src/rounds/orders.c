@@ -18,7 +18,7 @@ static bool has_augmentation(const dunlin__server_orders *orders)
     return orders->flips || orders->crops || has_changes(orders);
 }
 
-size_t dunlin__server_features(const dunlin__server_task *task,
+size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
                                uint32_t out_features[DUNLIN_SERVER_FEATURES])
 {
     const dunlin__server_plan *plan = &task->plan;
@@ -31,7 +31,7 @@ size_t dunlin__server_features(const dunlin__server_task *task,
         {plan->is_scaffold, DUNLIN_V1_FEATURE_CONTROL_VARIATES},
         {plan->clip_norm > 0, DUNLIN_V1_FEATURE_CLIPPING},
         {dunlin__clip_has_orders(task), DUNLIN_V1_FEATURE_CLIP_ORDERS},
-        {task->is_packed, DUNLIN_V1_FEATURE_ENCODING_PACKED},
+        {task->is_packed && packs, DUNLIN_V1_FEATURE_ENCODING_PACKED},
         {orders->has_parameters, DUNLIN_V1_FEATURE_PARAMETER_CHOICE},
         {orders->has_schedule, DUNLIN_V1_FEATURE_SCHEDULE},
         {orders->flips || orders->crops, DUNLIN_V1_FEATURE_AUGMENTATION},
@@ -68,7 +68,6 @@ void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan 
 {
     const dunlin__server_orders *orders = &task->plan.orders;
     plan->optimizer = orders->optimizer;
-    plan->feedback_rounds = task->feedback_rounds;
     plan->clips_layers = task->plan.clips_layers;
     plan->reports_clip = task->plan.clip_quantile > 0;
     plan->has_parameters = orders->has_parameters;

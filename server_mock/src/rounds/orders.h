@@ -10,8 +10,9 @@
 
 #define DUNLIN_SERVER_FEATURES 16u /* as many as an offer may name */
 
-/* The features that a device needs for the task's plan. */
-size_t dunlin__server_features(const dunlin__server_task *task,
+/* The features that a device needs for the task's plan; `packs`: its update comes packed, if the
+ * task wants that. One that cannot pack sends float32. */
+size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
                                uint32_t out_features[DUNLIN_SERVER_FEATURES]);
 
 /* Where the task file says nothing of the remainder: join for a named model with batch statistics,

@@ -12,6 +12,7 @@
 #include "lineage.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "packed.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -160,6 +161,9 @@ static dunlin_status publish_first(dunlin__server *server, const char *models, d
     dunlin_status status = dunlin__model_publish(models, 1, &server->layout, values, &server->alloc,
                                                  &server->models[0], error);
     dunlin__weights_file_close(&file);
+    if (status == DUNLIN_OK) {
+        return dunlin__packed_make(server, &server->models[0], error);
+    }
     if (status == DUNLIN_NUMERIC && server->task.initial[0] != 0) {
         return dunlin__fail(error, status, "server", 0,
                             "initial %.160s has a value that is not finite", server->task.initial);
@@ -252,7 +256,7 @@ dunlin_status dunlin__state_open(dunlin__server *server, dunlin_error *error)
 
 dunlin_status dunlin__state_make_folders(dunlin__server *server, dunlin_error *error)
 {
-    static const char *const names[] = {"models", "uploads", "spool"};
+    static const char *const names[] = {"models", "uploads", "spool", "down"};
     dunlin__server_path path;
     DUNLIN_TRY(dunlin__server_folder_make(server->folder.text, error));
     DUNLIN_TRY(dunlin__server_path_make(&path, error, "%s/lock", server->folder.text));

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 7
+#define SCHEMA_VERSION 8
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -85,6 +85,11 @@ static const char *const migrations[SCHEMA_VERSION] = {
     "ALTER TABLE rounds ADD COLUMN clip_norm REAL;"
     "ALTER TABLE rounds ADD COLUMN clip_within REAL;"
     "PRAGMA user_version = 7;",
+    /* Devices of before got work only if they could pack what the task wants packed. */
+    "ALTER TABLE sessions ADD COLUMN packs INTEGER NOT NULL DEFAULT 1;"
+    "ALTER TABLE sessions ADD COLUMN unpacks INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE assignments ADD COLUMN packs INTEGER NOT NULL DEFAULT 1;"
+    "PRAGMA user_version = 8;",
 };
 
 static const char *const sql_texts[] = {

@@ -108,6 +108,8 @@ typedef struct dunlin__session_row {
     uint64_t round;
     dunlin__work_state state;
     int64_t until_ms;
+    bool packs;   /* the device can send packed updates... */
+    bool unpacks; /* ...and read packed bases */
 } dunlin__session_row;
 
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_session(dunlin__server_db *db,
@@ -128,6 +130,7 @@ typedef struct dunlin__assignment_row {
     dunlin__work_state state;
     char token[DUNLIN_WIRE_ID_BYTES];
     int64_t deadline_ms;
+    bool packs; /* the update comes packed, if the task wants that */
     bool has_manifest;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
 } dunlin__assignment_row;

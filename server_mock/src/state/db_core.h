@@ -26,22 +26,24 @@
     X(REPLACED_FIND, "SELECT at_ms FROM replaced WHERE id = ?1")                                   \
     X(REPLACED_PRUNE, "DELETE FROM replaced WHERE row <="                                          \
                       " (SELECT max(row) FROM replaced) - ?1")                                     \
-    X(SESSION_ADD,                                                                                 \
-      "INSERT INTO sessions(id, device, round, state, until_ms) VALUES(?1, ?2, ?3, ?4, ?5)")       \
-    X(SESSION_FIND, "SELECT id, device, round, state, until_ms FROM sessions WHERE id = ?1")       \
+    X(SESSION_ADD, "INSERT INTO sessions(id, device, round, state, until_ms, packs, unpacks)"      \
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                          \
+    X(SESSION_FIND, "SELECT id, device, round, state, until_ms, packs, unpacks FROM sessions"      \
+                    " WHERE id = ?1")                                                              \
     X(SESSION_END, "UPDATE sessions SET state = ?2 WHERE id = ?1")                                 \
     X(SESSIONS_PRUNE, "DELETE FROM sessions WHERE round < ?1")                                     \
     X(ASSIGNMENT_REPLACE,                                                                          \
       "UPDATE assignments SET state = 3 WHERE device = ?1 AND round = ?2 AND state = 1")           \
-    X(ASSIGNMENT_ADD, "INSERT INTO assignments(id, device, round, state, token, deadline_ms)"      \
-                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                                           \
+    X(ASSIGNMENT_ADD,                                                                              \
+      "INSERT INTO assignments(id, device, round, state, token, deadline_ms, packs)"               \
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                       \
     X(ASSIGNMENT_FIND,                                                                             \
-      "SELECT id, device, round, state, token, deadline_ms, manifest FROM assignments"             \
+      "SELECT id, device, round, state, token, deadline_ms, manifest, packs FROM assignments"      \
       " WHERE id = ?1")                                                                            \
     X(ASSIGNMENT_END, "UPDATE assignments SET state = ?2 WHERE id = ?1")                           \
     X(ASSIGNMENT_MANIFEST, "UPDATE assignments SET manifest = ?2 WHERE id = ?1")                   \
     X(ASSIGNMENT_EACH,                                                                             \
-      "SELECT id, device, round, state, token, deadline_ms, manifest FROM assignments"             \
+      "SELECT id, device, round, state, token, deadline_ms, manifest, packs FROM assignments"      \
       " WHERE round = ?1 ORDER BY rowid")                                                          \
     X(ASSIGNMENTS_PRUNE, "DELETE FROM assignments WHERE round < ?1")                               \
     X(CONTRIBUTION_ADD,                                                                            \

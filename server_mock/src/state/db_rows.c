@@ -142,9 +142,10 @@ dunlin_status dunlin__server_db_each_device(dunlin__server_db *db, dunlin__devic
 dunlin_status dunlin__server_db_add_session(dunlin__server_db *db,
                                             const dunlin__session_row *session, dunlin_error *error)
 {
-    (void)dunlin__server_db_bind(db, DUNLIN_SQL_SESSION_ADD, "tiiii", session->id, session->device,
-                                 (int64_t)session->round, (int64_t)session->state,
-                                 session->until_ms);
+    (void)dunlin__server_db_bind(db, DUNLIN_SQL_SESSION_ADD, "tiiiiii", session->id,
+                                 session->device, (int64_t)session->round, (int64_t)session->state,
+                                 session->until_ms, (int64_t)session->packs,
+                                 (int64_t)session->unpacks);
     return dunlin__server_db_run(db, DUNLIN_SQL_SESSION_ADD, error);
 }
 
@@ -161,6 +162,8 @@ dunlin_status dunlin__server_db_find_session(dunlin__server_db *db, const char *
         out_session->round = (uint64_t)sqlite3_column_int64(row, 2);
         out_session->state = (dunlin__work_state)sqlite3_column_int(row, 3);
         out_session->until_ms = sqlite3_column_int64(row, 4);
+        out_session->packs = sqlite3_column_int(row, 5) != 0;
+        out_session->unpacks = sqlite3_column_int(row, 6) != 0;
     }
     dunlin__server_db_reset(db, DUNLIN_SQL_SESSION_FIND);
     return DUNLIN_OK;
@@ -180,10 +183,10 @@ dunlin_status dunlin__server_db_add_assignment(dunlin__server_db *db,
     (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_REPLACE, "ii", assignment->device,
                                  (int64_t)assignment->round);
     DUNLIN_TRY(dunlin__server_db_run(db, DUNLIN_SQL_ASSIGNMENT_REPLACE, error));
-    (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_ADD, "tiiiti", assignment->id,
+    (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_ADD, "tiiitii", assignment->id,
                                  assignment->device, (int64_t)assignment->round,
                                  (int64_t)assignment->state, assignment->token,
-                                 assignment->deadline_ms);
+                                 assignment->deadline_ms, (int64_t)assignment->packs);
     return dunlin__server_db_run(db, DUNLIN_SQL_ASSIGNMENT_ADD, error);
 }
 
@@ -197,6 +200,7 @@ static void read_assignment(sqlite3_stmt *row, dunlin__assignment_row *out_assig
     out_assignment->deadline_ms = sqlite3_column_int64(row, 5);
     out_assignment->has_manifest =
         column_bytes(row, 6, out_assignment->manifest_sha256, DUNLIN_SHA256_BYTES);
+    out_assignment->packs = sqlite3_column_int(row, 7) != 0;
 }
 
 dunlin_status dunlin__server_db_find_assignment(dunlin__server_db *db, const char *id,

@@ -1,5 +1,5 @@
 /*
- * compress.c - reads how updates are compressed, and says it for one device and round.
+ * compress.c - reads how updates and models are compressed, and says it for one device and round.
  */
 #include "compress.h"
 
@@ -144,17 +144,47 @@ dunlin_status dunlin__compress_parse(const char *text, const char *where,
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__compress_parse_down(const char *text, const char *where,
+                                          dunlin__packing *out_packing, bool *out_is_packed,
+                                          dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__compress_parse(text, where, out_packing, out_is_packed, error));
+    const char *wrong = NULL;
+    if (out_packing->selection != DUNLIN_V1_SELECTION_ALL) {
+        wrong = "topk and randk are for updates: of a model every entry is needed";
+    } else if (out_packing->values == DUNLIN_V1_VALUES_SIGN) {
+        wrong = "bit is for updates: a model of signs is none";
+    }
+    return wrong == NULL ? DUNLIN_OK
+                         : dunlin__fail(error, DUNLIN_DATA, "task", 0, "%.80s: \"%.40s\": %s",
+                                        where, text, wrong);
+}
+
+static void fill_seed(dunlin__packing *packing, uint64_t work_seed)
+{
+    packing->seed.size = DUNLIN_PACK_SEED_BYTES;
+    for (size_t i = 0; i < DUNLIN_PACK_SEED_BYTES; i++) {
+        const uint64_t half = i < 8 ? work_seed : work_seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+        packing->seed.bytes[i] = (pb_byte_t)(half >> (8 * (i % 8)));
+    }
+}
+
+dunlin__packing dunlin__compress_of_base(const dunlin__server_task *task)
+{
+    dunlin__packing packing = task->down;
+    if (needs_seed(&packing)) {
+        fill_seed(&packing, task->seed);
+    }
+    return packing;
+}
+
 dunlin__packing dunlin__compress_of(const dunlin__server_task *task, uint64_t round,
                                     uint64_t work_seed)
 {
     dunlin__packing packing = task->up;
     packing.round = round;
     if (needs_seed(&packing)) {
-        packing.seed.size = DUNLIN_PACK_SEED_BYTES;
-        for (size_t i = 0; i < DUNLIN_PACK_SEED_BYTES; i++) {
-            const uint64_t half = i < 8 ? work_seed : work_seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-            packing.seed.bytes[i] = (pb_byte_t)(half >> (8 * (i % 8)));
-        }
+        fill_seed(&packing, work_seed);
     }
     return packing;
 }

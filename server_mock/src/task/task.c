@@ -173,23 +173,34 @@ static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
     return DUNLIN_OK;
 }
 
-/* How updates are compressed; what goes down goes as it is. */
+/* The words of one direction; none: float32. */
+static dunlin_status read_words(const dunlin__task_place *at, const json_t *root, const char *key,
+                                char *out_text, size_t capacity)
+{
+    const json_t *object = json_object_get(root, "compress");
+    const dunlin__task_place inside = {at->file, "compress.", at->error};
+    (void)snprintf(out_text, capacity, "f32");
+    return json_object_get(object, key) != NULL
+               ? dunlin__task_read_text(&inside, object, key, true, out_text, capacity)
+               : DUNLIN_OK;
+}
+
+/* How updates and models are compressed. */
 static dunlin_status read_compress(const dunlin__task_place *at, const json_t *root,
                                    dunlin__server_task *task)
 {
-    static const char *const names[] = {"up"};
+    static const char *const names[] = {"up", "down"};
     static const dunlin__task_field rows[] = {
         TASK("feedback", feedback_rounds, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_ROUNDS, 0),
     };
     const dunlin__task_object what = {"compress", rows, N_OF(rows), names, N_OF(names)};
     char where[128];
-    char text[64] = "f32";
+    char text[64];
     DUNLIN_TRY(dunlin__task_read_object(at, root, &what, task));
-    const json_t *object = json_object_get(root, "compress");
-    const dunlin__task_place inside = {at->file, "compress.", at->error};
-    if (object != NULL) {
-        DUNLIN_TRY(dunlin__task_read_text(&inside, object, "up", true, text, sizeof text));
-    }
+    DUNLIN_TRY(read_words(at, root, "down", text, sizeof text));
+    (void)snprintf(where, sizeof where, "%.60s: compress.down", at->file);
+    DUNLIN_TRY(dunlin__compress_parse_down(text, where, &task->down, &task->is_down, at->error));
+    DUNLIN_TRY(read_words(at, root, "up", text, sizeof text));
     (void)snprintf(where, sizeof where, "%.60s: compress.up", at->file);
     DUNLIN_TRY(dunlin__compress_parse(text, where, &task->up, &task->is_packed, at->error));
     if (task->feedback_rounds > 0 && task->up.selection == DUNLIN_V1_SELECTION_ALL) {

@@ -98,6 +98,8 @@ typedef struct dunlin__server_task {
     bool sends_weights;       /* whole weights go up, not differences */
     bool is_packed;           /* updates go up packed, as... */
     dunlin__packing up;       /* ...this says, but for seed and round */
+    bool is_down;             /* models go down packed, as... */
+    dunlin__packing down;     /* ...this says, but for the seed */
     uint32_t feedback_rounds; /* what it leaves out is added to the next update; 0: it is lost */
     dunlin__server_plan plan;
     dunlin__strategy strategy;

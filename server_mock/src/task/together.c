@@ -29,6 +29,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_UNKNOWN_CLIENTS] = "a task without clients, how many there are",
     [DUNLIN_TRAIT_PACKED] = "compress.up",
     [DUNLIN_TRAIT_SELECTED] = "compress.up topk or randk",
+    [DUNLIN_TRAIT_DOWN] = "compress.down",
     [DUNLIN_TRAIT_MOMENTUM] = "plan.momentum",
     [DUNLIN_TRAIT_ADAPTIVE] = "plan.optimizer adam or adamw",
     [DUNLIN_TRAIT_PARAMETERS] = "plan.groups, trained, frozen or decay_norms",
@@ -71,6 +72,8 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PACKED,
            "an update that is rounded would not fit its variate"),
     REFUSE(DUNLIN_TRAIT_PACKED, DUNLIN_TRAIT_WEIGHTS, "differences are packed, not whole weights"),
+    REFUSE(DUNLIN_TRAIT_DOWN, DUNLIN_TRAIT_WEIGHTS,
+           "whole weights would bring the rounding of the base into the model"),
     REFUSE(DUNLIN_TRAIT_SELECTED, (dunlin__trait)DUNLIN_STRATEGY_MEDIAN, MOSTLY_ZERO),
     REFUSE(DUNLIN_TRAIT_SELECTED, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, MOSTLY_ZERO),
     REFUSE(DUNLIN_TRAIT_MOMENTUM, DUNLIN_TRAIT_ADAPTIVE, "momentum is of optimizer sgd"),
@@ -132,6 +135,7 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(task->is_packed, DUNLIN_TRAIT_PACKED) |
            bit_if(task->is_packed && task->up.selection != DUNLIN_V1_SELECTION_ALL,
                   DUNLIN_TRAIT_SELECTED) |
+           bit_if(task->is_down, DUNLIN_TRAIT_DOWN) |
            bit_if(plan->momentum > 0, DUNLIN_TRAIT_MOMENTUM) |
            bit_if(orders->optimizer != DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_TRAIT_ADAPTIVE) |
            bit_if(orders->has_parameters, DUNLIN_TRAIT_PARAMETERS) |

@@ -28,6 +28,7 @@ typedef enum dunlin__trait {
     DUNLIN_TRAIT_UNKNOWN_CLIENTS = DUNLIN_N_PAGE_TRAITS, /* of the task and its plan */
     DUNLIN_TRAIT_PACKED,
     DUNLIN_TRAIT_SELECTED,
+    DUNLIN_TRAIT_DOWN,
     DUNLIN_TRAIT_MOMENTUM,
     DUNLIN_TRAIT_ADAPTIVE,
     DUNLIN_TRAIT_PARAMETERS,
@@ -61,8 +62,8 @@ dunlin__together_kind dunlin__together_of(dunlin__trait a, dunlin__trait b);
 const char *dunlin__trait_name(dunlin__trait trait);
 
 /* A bit for each trait. */
-typedef uint32_t dunlin__traits;
-#define DUNLIN_TRAIT_BIT(trait) (UINT32_C(1) << (trait))
+typedef uint64_t dunlin__traits;
+#define DUNLIN_TRAIT_BIT(trait) (UINT64_C(1) << (trait))
 
 /* Those of a task. Whether its model has statistics and the server a test set the task does not
  * know. */

@@ -224,6 +224,11 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
         request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_ENCODING_PACKED;
     }
+    if (device->unpacks) {
+        request.capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;
+        request.capabilities.encodings[1] = DUNLIN_V1_ENCODING_PACKED;
+        request.capabilities.encodings_count = 2;
+    }
     if (device->knows_end) {
         request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_RUN_OVER;

@@ -45,6 +45,7 @@ typedef struct test_device {
     uint64_t counter;
     bool knows_end; /* says at check-in that it knows the statement that a run is over */
     bool can_all;   /* says at check-in that it knows all that a task may ask for */
+    bool unpacks;   /* says at check-in that it reads packed bases */
     char key[DUNLIN_WIRE_IDEMPOTENCY_BYTES]; /* of the last call */
     char path[DUNLIN_WIRE_PATH_BYTES];       /* and more of it */
     char counter_text[24];

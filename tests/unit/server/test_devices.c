@@ -200,7 +200,10 @@ Test(devices, an_older_state_is_brought_up)
                                           "contributions DROP COLUMN norm",
                                           "contributions DROP COLUMN within_clip",
                                           "rounds DROP COLUMN clip_norm",
-                                          "rounds DROP COLUMN clip_within"};
+                                          "rounds DROP COLUMN clip_within",
+                                          "sessions DROP COLUMN packs",
+                                          "sessions DROP COLUMN unpacks",
+                                          "assignments DROP COLUMN packs"};
     test_server fixture;
     test_device device;
     char path[2048];

@@ -266,22 +266,59 @@ Test(packed, bytes_that_break_a_rule_are_refused_by_name)
     site_end(&at);
 }
 
-/* A device that does not know packing gets no work; one that does gets it. */
-Test(packed, an_old_device_gets_no_work)
+/* After a restart: challenges do not outlive the server. */
+static void take_challenge(test_device *device, const float *values)
 {
-    test_server fixture;
-    test_device device;
-    dunlin__checkin_response answer;
-    test_server_folder(&fixture);
-    test_server_open(&fixture, INT8, 0);
-    test_device_make(&device, &fixture);
-    cr_assert_eq(test_enrol(&device, -1), 200);
-    cr_assert_eq(test_checkin(&device, &answer), 200);
-    cr_expect_eq(answer.rejection, DUNLIN_V1_REJECTION_NOT_SUITABLE);
-    device.can_all = true;
-    cr_assert_eq(test_checkin(&device, &answer), 200);
-    cr_expect_eq(answer.rejection, DUNLIN_V1_REJECTION_NONE);
-    cr_expect_lt(answer.offers[0].upload_bytes, 2000);
-    test_server_close(&fixture);
-    test_server_end(&fixture);
+    dunlin__put_response answer;
+    cr_assert_eq(test_put(device, values, &answer), 401);
+    memcpy(device->challenge, device->status.challenge, sizeof device->challenge);
+    device->counter = 0;
+}
+
+/* In one round a device that packs, and one that does not know packing and sends float32: both
+ * count, and what was agreed with each is held against it, also after a restart. */
+Test(packed, an_old_device_sends_float32_in_the_same_round)
+{
+    float values[N_VALUES];
+    test_device old;
+    dunlin__put_response answer;
+    site at;
+    fill(values);
+    site_open(&at, ", \"rounds\": 2, \"cohort\": 2, \"clients\": 2, \"compress\": {\"up\": "
+                   "\"int8\"}, \"min_clients_for_start\": 1");
+    test_join(&old, &at.fixture, -1);
+    cr_expect_not(old.assignment.plan.has_packing);
+    cr_expect_eq(old.assignment.plan.update_encoding, DUNLIN_V1_ENCODING_F32);
+    cr_expect(at.device.assignment.plan.has_packing);
+    pack(&at, values);
+    test_server_close(&at.fixture);
+    test_server_open(&at.fixture,
+                     ", \"rounds\": 2, \"cohort\": 2, \"clients\": 2, \"compress\": {\"up\": "
+                     "\"int8\"}, \"min_clients_for_start\": 1",
+                     N_MORE);
+    take_challenge(&at.device, values);
+    take_challenge(&old, values);
+    cr_expect_geq(test_put(&at.device, values, &answer), 400);
+    cr_expect_not_null(strstr(at.device.status.text, "is F32; the plan asks for PACKED"), "%s",
+                       at.device.status.text);
+    cr_assert_eq(put(&at), 200, "%s", at.device.status.text);
+    cr_assert_eq(commit(&at).outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    cr_assert_eq(test_contribute(&old, values, 4), DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
+    dunlin__server_tick(&at.fixture.server);
+    cr_assert_eq(at.fixture.server.round.round, 2, "%s", at.fixture.server.fault.text);
+    cr_expect_eq(at.fixture.server.closed[0].n_participants, 2);
+    cr_expect_lt(relative_error(&at, values), 0.005, "%g", relative_error(&at, values));
+    site_end(&at);
+}
+
+Test(packed, an_old_device_sends_no_packed_update)
+{
+    float values[N_VALUES];
+    site at;
+    fill(values);
+    site_open(&at, ", \"rounds\": 2, \"cohort\": 2, \"compress\": {\"up\": \"int8\"}");
+    pack(&at, values);
+    test_join(&at.device, &at.fixture, -1);
+    expect_put_refused(&at, "is PACKED; the plan asks for F32");
+    site_end(&at);
 }
