@@ -29,9 +29,10 @@
     "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9, \"evaluate\": "     \
     "true%s}%s}"
 /* With CRASH_PACKED in the environment: few entries of a clipped update go up, rounded, and the
- * rest with the next one. */
+ * rest with the next one; models come down packed, or as deltas of the one that was kept. */
 #define PACKED_PLAN ", \"clip_norm\": 0.5, \"clip_quantile\": 0.5"
-#define PACKED ", \"compress\": {\"up\": \"topk:0.02+int4\", \"feedback\": 1000}"
+#define PACKED                                                                                     \
+    ", \"compress\": {\"up\": \"topk:0.02+int4\", \"down\": \"int8\", \"feedback\": 1000}"
 
 static int64_t now_us(void)
 {

@@ -196,8 +196,9 @@ Test(crash, a_device_with_an_example_store)
     cr_assert_eq(unsetenv("CRASH_EXAMPLES"), 0);
 }
 
-/* Updates that are clipped, packed and fed back: what a round leaves for the next one is neither
- * lost nor added twice, and nothing is drawn anew, or the models would differ. */
+/* Updates that are clipped, packed and fed back, and models that come down packed or as deltas:
+ * what a round leaves for the next one is neither lost nor added twice, and nothing is drawn anew,
+ * or the models would differ. */
 Test(crash, a_device_that_packs_with_feedback)
 {
     cr_assert_eq(setenv("CRASH_PACKED", "1", 1), 0);

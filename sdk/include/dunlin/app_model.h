@@ -5,7 +5,8 @@
  * is over (dunlin_client_options.model_keeping; on by default with the built-in learner). It is on
  * the storage, so it is there between rounds, after the last one and after a restart. To it belong
  * the tensors that never leave the device (personal layers), as the last accepted round has left
- * them. dunlin/builtin.h makes predictions with it and writes it as an ONNX file.
+ * them. Where models come down packed it is what this device was given, rounded to that; what a run
+ * has left comes whole. dunlin/builtin.h makes predictions with it and writes it as an ONNX file.
  *
  * All calls may come from any thread, also while a round of the client runs: a handle stays the
  * model that it was when it was opened. A handle may outlive its client, and is used by any number

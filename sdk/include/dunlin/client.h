@@ -293,8 +293,8 @@ typedef struct dunlin_client_options {
      * piece of a training or evaluation, on the thread of the round; NULL: nothing is counted. */
     double (*energy_fn)(void *ctx);
     void *energy_ctx;
-    /* Updates go up as they are, in float32: a task that wants them packed in fewer bytes gives
-     * this client no work. false: they are packed as the task says. What a round moved is
+    /* Updates go up as they are, in float32, also in rounds of a task that wants them packed in
+     * fewer bytes. false: they are packed as the task says. What a round moved is
      * body_bytes_sent and body_bytes_received of its report. */
     bool sends_plain;
     /* For simulations that are to be repeated: waits and windows are drawn from it. Keys, ids and

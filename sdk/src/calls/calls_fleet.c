@@ -198,7 +198,8 @@ static void fill_checkin(const dunlin_client *client, const dunlin_conditions *c
     out->capabilities.cores_log2 =
         log2_of(client->options.n_cores > 0 ? (uint64_t)client->options.n_cores : 1);
     out->capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;
-    out->capabilities.encodings_count = 1;
+    out->capabilities.encodings[1] = DUNLIN_V1_ENCODING_PACKED; /* of a base: what comes down */
+    out->capabilities.encodings_count = 2;
     memcpy(out->capabilities.features, FEATURES, sizeof FEATURES);
     out->capabilities.features_count =
         (pb_size_t)(N_FEATURES - (client->options.sends_plain ? 1 : 0));

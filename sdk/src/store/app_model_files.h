@@ -18,6 +18,7 @@
 #define DUNLIN_APP_MODEL_HEAD_BYTES 176
 #define DUNLIN_APP_MODEL_MANIFEST ".manifest"
 #define DUNLIN_APP_MODEL_VALUES ".bin"
+#define DUNLIN_APP_MODEL_PACKED ".packed" /* if it came so: what the next delta goes from */
 
 typedef struct dunlin__app_model_head {
     char task[DUNLIN_WIRE_ID_BYTES];
@@ -38,7 +39,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__app_model_head_read(const char *folder,
 DUNLIN_NODISCARD dunlin_status dunlin__app_model_head_write(const char *folder,
                                                             const dunlin__app_model_head *head,
                                                             dunlin_error *error);
-/* Where the manifest or the values of a model lie: named by the manifest's hash. */
+/* Where the manifest, the values or the packed bytes of a model lie: named by the manifest's hash.
+ */
 DUNLIN_NODISCARD dunlin_status dunlin__app_model_path(
     const char *folder, const uint8_t manifest_sha256[DUNLIN_SHA256_BYTES], const char *ending,
     char out_path[DUNLIN_FILE_PATH_BYTES], dunlin_error *error);

@@ -1,16 +1,14 @@
 /*
- * fetch.c - downloads the base of a round, or the model that a run has left: its manifest, then its
- * chunks into one file, in order.
+ * fetch.c - the base of a round, or the model that a run has left.
  *
- * Invariant: the file holds verified chunks up to the current one, and the beginning of that one.
- * So its length says where to resume after a cut or a kill, and everything in it is hashed again
- * before it is used.
+ * Invariant: whichever way the base comes, each of its bytes is verified by the hashes of its own
+ * manifest before it is used.
  */
 #include "fetch.h"
 
-#include "calls/calls.h"
-#include "calls/exchange.h"
 #include "context/client_context.h"
+#include "fetch_object.h"
+#include "fetch_packed.h"
 #include "store/files.h"
 #include "weights/app_model_keep.h"
 #include "weights/base_weights.h"
@@ -20,14 +18,12 @@
 #include <wire/digest.h>
 #include <wire/tensor_stream.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define URL_BYTES 2304
 #define SPARE_BYTES (1U << 20)
 
 /* What is fetched, and where to. */
@@ -40,193 +36,57 @@ typedef struct fetched {
     bool has_left;    /* what packing leaves out of the update is kept */
 } fetched;
 
-/* GETs an object, or its end from `skip` on, to a place in a file. */
-static dunlin_status get_object(dunlin_client *client, const uint8_t sha256[DUNLIN_SHA256_BYTES],
-                                int fd, uint64_t offset, uint64_t skip, uint64_t n_bytes,
-                                dunlin__fault *out_fault)
+dunlin_status dunlin__fetch_check_room(dunlin_client *client, const char *folder,
+                                       uint64_t download_bytes, uint64_t storage_bytes,
+                                       dunlin__fault *out_fault)
 {
-    char path[DUNLIN_WIRE_PATH_BYTES];
-    char url[URL_BYTES];
-    char range[64];
-    dunlin__route route = dunlin__route_make(DUNLIN_CALL_OBJECT_GET, NULL);
-    memcpy(route.sha256, sha256, sizeof route.sha256);
-    *out_fault = dunlin__fault_of(DUNLIN_ARGUMENT);
-    DUNLIN_TRY(dunlin__route_format(&route, path, sizeof path, &client->error));
-    (void)snprintf(url, sizeof url, "%s%s", client->origin.url, path);
-    (void)snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)skip);
-    dunlin_http_request request = DUNLIN_HTTP_REQUEST_INIT;
-    request.method = "GET";
-    request.url = url;
-    request.headers[request.n_headers++] = DUNLIN_HEADER_PROTOCOL ": " DUNLIN_WIRE_VERSION_TEXT;
-    if (skip > 0) {
-        request.headers[request.n_headers++] = range;
-    }
-    request.reply_fd = fd;
-    request.reply_offset = offset + skip;
-    request.reply_limit_bytes = n_bytes - skip;
-    dunlin_http_reply reply = DUNLIN_HTTP_REPLY_INIT;
-    DUNLIN_TRY(dunlin__client_exchange(client, &request, &reply, out_fault));
-    if (reply.status >= 200 && reply.status < 300 && skip > 0 &&
-        (reply.status != 206 || reply.range_first != (int64_t)skip)) {
-        *out_fault = dunlin__fault_of(DUNLIN_MISMATCH);
-        return dunlin__fail(&client->error, DUNLIN_MISMATCH, "fetch", reply.status,
-                            "the server was asked for an object from byte %llu on and sent "
-                            "another part",
-                            (unsigned long long)skip);
-    }
-    if (reply.status < 200 || reply.status >= 300) {
-        dunlin__status refusal;
-        return dunlin__call_refused(client, &reply, &refusal, out_fault);
-    }
-    if (skip + reply.body_bytes != n_bytes) {
-        *out_fault = dunlin__fault_of(DUNLIN_CLOSED);
-        return dunlin__fail(&client->error, DUNLIN_CLOSED, "fetch", 0,
-                            "an object of %llu bytes came with %llu", (unsigned long long)n_bytes,
-                            (unsigned long long)skip + (unsigned long long)reply.body_bytes);
-    }
-    return DUNLIN_OK;
-}
-
-static uint64_t file_length(int fd)
-{
-    struct stat about = {0};
-    return fstat(fd, &about) == 0 ? (uint64_t)about.st_size : 0;
-}
-
-/* The manifest, from an earlier attempt or from the server; verified before it gets its name. */
-static dunlin_status fetch_manifest(dunlin_client *client, const fetched *what, int *out_fd,
-                                    dunlin__fault *out_fault)
-{
-    uint64_t n_bytes = what->manifest_bytes;
-    const uint8_t *sha256 = what->manifest_sha256;
-    char path[DUNLIN_FILE_PATH_BYTES];
-    char part[DUNLIN_FILE_PATH_BYTES];
-    const char *folder = what->folder;
-    DUNLIN_TRY(dunlin__file_path(folder, "base.manifest", path, &client->error));
-    DUNLIN_TRY(dunlin__file_path(folder, "base.manifest.part", part, &client->error));
-    if (access(path, F_OK) == 0) {
-        DUNLIN_TRY(dunlin__file_open(path, out_fd, &client->error));
-        if (file_length(*out_fd) == n_bytes && dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
-            return DUNLIN_OK;
-        }
-        (void)close(*out_fd);
-        *out_fd = -1;
-    }
-    DUNLIN_TRY(dunlin__file_open(part, out_fd, &client->error));
-    if (ftruncate(*out_fd, 0) != 0) {
-        return dunlin__fail(&client->error, DUNLIN_IO, "fetch", errno, "%s cannot be emptied",
-                            part);
-    }
-    DUNLIN_TRY(get_object(client, sha256, *out_fd, 0, 0, n_bytes, out_fault));
-    if (!dunlin__file_matches(*out_fd, 0, n_bytes, sha256)) {
-        *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
-        return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
-                            "the base's manifest does not match the hash in the %s",
-                            what->is_of_round ? "assignment" : "statement that the run is over");
-    }
-    return dunlin__file_rename(*out_fd, part, path, &client->error);
-}
-
-/* One chunk: from the file if it is there, its missing end, or whole. */
-static dunlin_status fetch_chunk(dunlin_client *client, int fd, uint64_t offset,
-                                 const dunlin__manifest_record *chunk, dunlin__fault *out_fault)
-{
-    uint64_t length = file_length(fd);
-    uint64_t have = length > offset ? length - offset : 0;
-    if (have >= chunk->n_bytes) {
-        if (dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
-            return DUNLIN_OK;
-        }
-        have = 0;
-    }
-    if (have > 0) {
-        dunlin_status status =
-            get_object(client, chunk->sha256, fd, offset, have, chunk->n_bytes, out_fault);
-        if (status == DUNLIN_OK &&
-            dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
-            return DUNLIN_OK;
-        }
-        /* LIMIT and MISMATCH: a server or cache that does not do ranges, and sends the whole. */
-        if (status != DUNLIN_OK && status != DUNLIN_LIMIT && status != DUNLIN_MISMATCH) {
-            return status;
-        }
-    }
-    /* Whatever lay there was wrong: the file ends before this chunk again. */
-    if (ftruncate(fd, (off_t)offset) != 0) {
-        return dunlin__fail(&client->error, DUNLIN_IO, "fetch", errno,
-                            "the base's file cannot be cut");
-    }
-    DUNLIN_TRY(get_object(client, chunk->sha256, fd, offset, 0, chunk->n_bytes, out_fault));
-    if (!dunlin__file_matches(fd, offset, chunk->n_bytes, chunk->sha256)) {
-        (void)ftruncate(fd, (off_t)offset);
-        *out_fault = dunlin__fault_of(DUNLIN_DIGEST);
-        return dunlin__fail(&client->error, DUNLIN_DIGEST, "fetch", 0,
-                            "chunk %u of the base does not match its hash", chunk->chunk_index);
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status check_room(dunlin_client *client, const fetched *what, uint64_t total_bytes,
-                                uint64_t have_bytes, dunlin__fault *out_fault)
-{
-    if (total_bytes > client->options.max_download_bytes) {
+    if (download_bytes > client->options.max_download_bytes) {
         *out_fault = dunlin__fault_of(DUNLIN_LIMIT);
         return dunlin__fail(&client->error, DUNLIN_LIMIT, "fetch", 0,
                             "the base has %llu bytes; this client takes at most %llu a round",
-                            (unsigned long long)total_bytes,
+                            (unsigned long long)download_bytes,
                             (unsigned long long)client->options.max_download_bytes);
     }
     uint64_t room = 0;
-    DUNLIN_TRY(dunlin__folder_room(what->folder, &room, &client->error));
-    uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
-    /* The base, an update as large, and what is kept of the round beside it. */
-    uint64_t kept = (what->has_control ? total_bytes / 2 : 0) + (what->has_left ? total_bytes : 0);
-    uint64_t needed = missing + SPARE_BYTES + (what->is_of_round ? total_bytes + kept : 0);
-    if (room < needed) {
+    DUNLIN_TRY(dunlin__folder_room(folder, &room, &client->error));
+    if (room < storage_bytes) {
         *out_fault = dunlin__fault_of(DUNLIN_SPACE);
         return dunlin__fail(&client->error, DUNLIN_SPACE, "fetch", 0,
                             "the round needs %llu bytes of storage, %llu are free",
-                            (unsigned long long)needed, (unsigned long long)room);
+                            (unsigned long long)storage_bytes, (unsigned long long)room);
     }
     return DUNLIN_OK;
 }
 
-static dunlin_status fetch_chunks(dunlin_client *client, const dunlin__manifest_source *source,
-                                  int fd, uint64_t total_bytes, dunlin__fault *out_fault)
+/* What is missing of the base, an update as large, and what is kept of the round beside it. */
+static uint64_t storage_of(const fetched *what, uint64_t total_bytes, uint64_t have_bytes)
 {
-    dunlin__manifest_reader reader;
-    dunlin__manifest_record record;
-    uint64_t stream_offset = 0;
-    uint64_t next_offset = 0;
-    DUNLIN_TRY(
-        dunlin__manifest_reader_begin(&reader, source, DUNLIN_MANIFEST_BASE, &client->error));
-    for (;;) {
-        DUNLIN_TRY(dunlin__manifest_reader_next(&reader, &record, &client->error));
-        if (record.item == DUNLIN_MANIFEST_END) {
-            return DUNLIN_OK;
-        }
-        if (record.item == DUNLIN_MANIFEST_STREAM) {
-            stream_offset = next_offset;
-            next_offset += record.stream.total_bytes;
-        } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
-            uint64_t offset = stream_offset + record.offset;
-            if (client->round->is_fetching_last && dunlin__client_should_stop(client)) {
-                *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
-                return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
-                                    "stopped at byte %" PRIu64 " of %" PRIu64 " of the model",
-                                    offset, total_bytes);
-            }
-            DUNLIN_TRY(fetch_chunk(client, fd, offset, &record, out_fault));
-            if (!dunlin__client_tell(client, DUNLIN_PHASE_FETCH, (int64_t)(offset + record.n_bytes),
-                                     (int64_t)total_bytes, 0.0)) {
-                *out_fault = dunlin__fault_of(DUNLIN_STOPPED);
-                return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0,
-                                    "stopped on request at byte %" PRIu64 " of %" PRIu64
-                                    " of the model",
-                                    offset + record.n_bytes, total_bytes);
-            }
-        }
+    const uint64_t missing = total_bytes > have_bytes ? total_bytes - have_bytes : 0;
+    const uint64_t kept =
+        (what->has_control ? total_bytes / 2 : 0) + (what->has_left ? total_bytes : 0);
+    return missing + SPARE_BYTES + (what->is_of_round ? total_bytes + kept : 0);
+}
+
+/* The packed form first, if there is one; then whatever is not there yet. */
+static dunlin_status fetch_values(dunlin_client *client, const fetched *what,
+                                  const dunlin__manifest_source *source, int base_fd,
+                                  uint64_t total_bytes, bool *out_has_packed,
+                                  dunlin__fault *out_fault)
+{
+    const uint64_t n_there = dunlin__object_length(base_fd);
+    const dunlin__packed_target target = {.folder = what->folder,
+                                          .manifest = source,
+                                          .fd = base_fd,
+                                          .beside_bytes = storage_of(what, total_bytes, n_there)};
+    if (what->is_of_round) {
+        DUNLIN_TRY(dunlin__fetch_packed(client, &target, out_has_packed, out_fault));
     }
+    const uint64_t n_here = dunlin__object_length(base_fd);
+    const uint64_t n_missing = total_bytes > n_here ? total_bytes - n_here : 0;
+    DUNLIN_TRY(dunlin__fetch_check_room(
+        client, what->folder, client->round->assignment.has_packed_base ? n_missing : total_bytes,
+        storage_of(what, total_bytes, n_here), out_fault));
+    return dunlin__object_fetch_chunks(client, source, base_fd, total_bytes, out_fault);
 }
 
 /* Every value of the weights must be a number before anything is trained on them. */
@@ -264,7 +124,13 @@ static dunlin_status check_finite(dunlin_client *client, const dunlin__manifest_
 static dunlin_status fetch_all(dunlin_client *client, const fetched *what, int *manifest_fd,
                                int *base_fd, dunlin__fault *out_fault)
 {
-    DUNLIN_TRY(fetch_manifest(client, what, manifest_fd, out_fault));
+    const dunlin__fetched_object object = {.folder = what->folder,
+                                           .name = "base",
+                                           .manifest_sha256 = what->manifest_sha256,
+                                           .manifest_bytes = what->manifest_bytes,
+                                           .is_of_round = what->is_of_round};
+    bool has_packed = false;
+    DUNLIN_TRY(dunlin__object_fetch_manifest(client, &object, manifest_fd, out_fault));
     dunlin__manifest_source source = dunlin__base_manifest(what->manifest_bytes, manifest_fd);
     dunlin__manifest_summary summary;
     char path[DUNLIN_FILE_PATH_BYTES];
@@ -272,13 +138,14 @@ static dunlin_status fetch_all(dunlin_client *client, const fetched *what, int *
     DUNLIN_TRY(dunlin__manifest_check_all(&source, DUNLIN_MANIFEST_BASE, &summary, &client->error));
     DUNLIN_TRY(dunlin__file_path(what->folder, "base.bin", path, &client->error));
     DUNLIN_TRY(dunlin__file_open(path, base_fd, &client->error));
-    DUNLIN_TRY(check_room(client, what, summary.total_bytes, file_length(*base_fd), out_fault));
-    DUNLIN_TRY(fetch_chunks(client, &source, *base_fd, summary.total_bytes, out_fault));
+    DUNLIN_TRY(
+        fetch_values(client, what, &source, *base_fd, summary.total_bytes, &has_packed, out_fault));
     *out_fault = dunlin__fault_of(DUNLIN_NUMERIC);
     DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_WEIGHTS, *base_fd));
     if (what->has_control) {
         DUNLIN_TRY(check_finite(client, &source, DUNLIN_STREAM_CONTROL, *base_fd));
     }
+    dunlin__fetch_packed_clear(what->folder, has_packed && client->keeps_model);
     return dunlin__file_sync(*base_fd, what->folder, &client->error);
 }
 

@@ -151,6 +151,8 @@ dunlin_status dunlin__app_model_take(dunlin_client *client, const char *folder,
                          error));
     DUNLIN_TRY(move_file(folder, model, head, BASE DUNLIN_APP_MODEL_MANIFEST,
                          DUNLIN_APP_MODEL_MANIFEST, error));
+    DUNLIN_TRY(move_file(folder, model, head, "packed" DUNLIN_APP_MODEL_VALUES,
+                         DUNLIN_APP_MODEL_PACKED, error));
     /* A move has two ends, each in a folder of its own; the new one is on the storage by now. */
     DUNLIN_TRY(dunlin__folder_sync(folder, error));
     DUNLIN_TRY(

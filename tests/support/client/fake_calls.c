@@ -203,6 +203,16 @@ void fake_on_object(fake_server *server, fake_exchange *x)
             x->object_bytes = n;
         }
     }
+    for (size_t i = 0; i < sizeof server->objects / sizeof server->objects[0]; i++) {
+        uint8_t sha256[DUNLIN_SHA256_BYTES];
+        const size_t n = server->objects[i].n_bytes;
+        if (server->objects[i].bytes != NULL &&
+            dunlin__sha256_of(server->objects[i].bytes, n, sha256, NULL) == DUNLIN_OK &&
+            is_named(server, sha256, x->route.sha256)) {
+            x->object = server->objects[i].bytes;
+            x->object_bytes = n;
+        }
+    }
     if (x->object == NULL) {
         fake_refuse(server, x, DUNLIN_V1_STATUS_CODE_NOT_FOUND);
         return;

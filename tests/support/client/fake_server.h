@@ -78,6 +78,12 @@ typedef struct fake_server {
     size_t manifest_bytes;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
 
+    /* Objects beside the base: given out by the hash of their bytes. */
+    struct {
+        const uint8_t *bytes; /* NULL: none */
+        size_t n_bytes;
+    } objects[4];
+
     /* What a test may look at. */
     int n_exchanges;
     int n_calls[DUNLIN_N_CALLS];
