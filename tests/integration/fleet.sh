@@ -113,6 +113,23 @@ assert a["fleet"]["idle_client_bytes"] <= 8192, a["fleet"]
 assert a["fleet"]["connections_peak"] <= 64, a["fleet"]
 assert a["final_accuracy"] == a["rounds"][-1]["accuracy"] and a["params"] == 61706, a
 PYTHON
+
+# Packed both ways: the same figures at any thread count, on a bad network, and with models that come as deltas.
+packed=(--compress up:int4+rotate,down:int8)
+run 5 1 "$work/p.json" "${packed[@]}"
+run 5 2 "$work/q.json" "${packed[@]}" --keep-model --faults "$work/faults"
+python3 - "$work/a.json" "$work/p.json" "$work/q.json" <<'PYTHON'
+import json, sys
+plain, one, two = (json.load(open(path)) for path in sys.argv[1:])
+figures = lambda run: [(r["round"], r["accuracy"], r["loss"], r["train_loss"], r["participants"]) for r in run["rounds"]]
+assert figures(one) == figures(two), "packed: threads, faults or deltas change the figures: %s %s" % (figures(one), figures(two))
+assert figures(one) != figures(plain)
+assert one["setup"]["compress"] == {"up": "int4+rotate", "down": "int8"}, one["setup"]
+assert one["bytes_down"] == sum(r["bytes_down"] for r in one["rounds"]) < plain["bytes_down"] / 3, one["bytes_down"]
+assert one["bytes_up"] == sum(r["bytes_up"] for r in one["rounds"]) < plain["bytes_up"] / 6, one["bytes_up"]
+PYTHON
+expect 2 "--compress sideways:int8: not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress sideways:int8
+expect 2 "not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress down:int8,down:int4
 grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 

@@ -1,6 +1,6 @@
 /*
- * compress.c - the flags of what updates weigh and how long they may be, and the task's keys for
- * them.
+ * compress.c - the flags of what updates and models weigh and how long updates may be, and the
+ * task's keys for them.
  */
 #include "fleet.h"
 
@@ -8,29 +8,43 @@
 
 #define WORDS_BYTES 64
 
-/* "up:WORDS", with ",down:f32" before or after it; what the words mean is the server's to judge. */
-static bool read_compress(const char *text, char out_up[WORDS_BYTES])
+/* Words of both directions; "" where none are given. */
+typedef struct compress_words {
+    char up[WORDS_BYTES];
+    char down[WORDS_BYTES];
+} compress_words;
+
+/* Takes "up:WORDS" or "down:WORDS", each once; what the words mean is the server's to judge. */
+static bool take_direction(const char *text, size_t length, const char *name, char *out_words)
 {
-    bool has_up = false;
+    const size_t n_name = strlen(name);
+    if (strncmp(text, name, n_name) != 0 || out_words[0] != '\0' || length <= n_name ||
+        length - n_name >= WORDS_BYTES) {
+        return false;
+    }
+    memcpy(out_words, text + n_name, length - n_name);
+    out_words[length - n_name] = '\0';
+    return true;
+}
+
+static bool read_compress(const char *text, compress_words *out_words)
+{
+    *out_words = (compress_words){.up = ""};
     for (const char *at = text; at != NULL;) {
         const char *comma = strchr(at, ',');
         const size_t length = comma != NULL ? (size_t)(comma - at) : strlen(at);
-        const bool is_up = strncmp(at, "up:", 3) == 0;
-        if (is_up && !has_up && length > 3 && length - 3 < WORDS_BYTES) {
-            memcpy(out_up, at + 3, length - 3);
-            out_up[length - 3] = '\0';
-            has_up = true;
-        } else if (length != 8 || strncmp(at, "down:f32", 8) != 0) {
+        if (!take_direction(at, length, "up:", out_words->up) &&
+            !take_direction(at, length, "down:", out_words->down)) {
             return false;
         }
         at = comma != NULL ? comma + 1 : NULL;
     }
-    return has_up;
+    return true;
 }
 
 int fleet_check_compress(fleet_flags *flags)
 {
-    char up[WORDS_BYTES];
+    compress_words words;
     const bool is_given = flags->compress != NULL || flags->feedback > 0 ||
                           flags->update_clip > 0.0 || flags->clip_quantile > 0.0 ||
                           flags->is_clip_layers;
@@ -40,10 +54,11 @@ int fleet_check_compress(fleet_flags *flags)
                               "--serve starts: those of one that runs already stand in its task "
                               "file");
     }
-    if (flags->compress != NULL && !read_compress(flags->compress, up)) {
+    if (flags->compress != NULL && !read_compress(flags->compress, &words)) {
         return program_misuse(&fleet_program,
-                              "--compress %s: not up:WORDS, with f16, bf16, int2 to int8, bit, "
-                              "topk:F, randk:F, rotate, entropy joined by +; down: takes f32 alone",
+                              "--compress %s: not up:WORDS,down:WORDS or one of them, with f16, "
+                              "bf16, int2 to int8, rotate, entropy joined by +; up: has bit, "
+                              "topk:F, randk:F, too",
                               flags->compress);
     }
     if (flags->feedback > 0 && flags->compress == NULL) {
@@ -59,9 +74,12 @@ int fleet_check_compress(fleet_flags *flags)
 
 void fleet_compress_json(const fleet_flags *flags, json_t *task, json_t *plan)
 {
-    char up[WORDS_BYTES];
-    if (flags->compress != NULL && read_compress(flags->compress, up)) {
-        json_t *compress = json_pack("{s:s}", "up", up);
+    compress_words words;
+    if (flags->compress != NULL && read_compress(flags->compress, &words)) {
+        json_t *compress = json_pack("{s:s}", "up", words.up[0] != '\0' ? words.up : "f32");
+        if (words.down[0] != '\0') {
+            (void)json_object_set_new(compress, "down", json_string(words.down));
+        }
         if (flags->feedback > 0) {
             (void)json_object_set_new(compress, "feedback",
                                       json_integer((json_int_t)flags->feedback));

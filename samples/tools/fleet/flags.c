@@ -167,11 +167,14 @@ static const arg args[] = {
      AT(has_random_crop)},
     {"--flip", ARG_FLAG, AT(is_flip), NULL, "training: half of the images mirrored", 0, 0, 0},
     {"--augment", ARG_TEXT, AT(augment), AUGMENT_VALUE, AUGMENT_HELP, 0, 0, 0},
-    {NULL, ARG_HEADING, 0, NULL, "what goes up", 0, 0, 0},
-    {"--compress", ARG_TEXT, AT(compress), "up:WORDS",
-     "updates in fewer bytes: f16, bf16, int2 to int8, bit; topk:F or randk:F; rotate, entropy, "
-     "joined by + (up:f32)",
+    {NULL, ARG_HEADING, 0, NULL, "what goes up and down", 0, 0, 0},
+    {"--compress", ARG_TEXT, AT(compress), "up:WORDS,down:WORDS",
+     "in fewer bytes: f16, bf16, int2 to int8; rotate, entropy; of updates bit, topk:F, randk:F, "
+     "too; joined by + (up:f32,down:f32)",
      0, 0, 0},
+    {"--keep-model", ARG_FLAG, AT(is_keeping_model), NULL,
+     "each device keeps the newest model; then down: takes deltas of it where they are shorter", 0,
+     0, 0},
     {"--feedback", ARG_I64, AT(feedback), "N",
      "with topk or randk: what was left out goes with a device's next update within N rounds (no)",
      1, 100000, 0},

@@ -93,7 +93,7 @@ typedef struct fleet_flags {
     const char *compress; /* of the updates, as the next; compress.c. NULL: not given */
     int64_t feedback;     /* rounds; 0: none */
     double update_clip, clip_quantile; /* 0: none */
-    bool is_clip_layers;
+    bool is_clip_layers, is_keeping_model;
     augment_choice changes;
     /* Unequal devices in simulated time; simulate/. NULL: not given. */
     const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;

@@ -69,6 +69,16 @@ static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)
                      (json_int_t)totals->n_accepted, "calls_failed", (json_int_t)totals->n_failed);
 }
 
+/* What a key of the rounds sums up to: HTTP bodies of all of them. */
+static json_t *sum_of(const json_t *rounds, const char *key)
+{
+    json_int_t sum = 0;
+    for (size_t i = 0; i < json_array_size(rounds); i++) {
+        sum += json_integer_value(json_object_get(json_array_get(rounds, i), key));
+    }
+    return json_integer(sum);
+}
+
 json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const json_t *status,
                      const fleet_figures *figures)
 {
@@ -87,6 +97,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
         json_t *value = json_object_get(status, keys[i]);
         (void)json_object_set_new(result, keys[i], value != NULL ? json_copy(value) : json_null());
     }
+    (void)json_object_set_new(result, "bytes_down", sum_of(from, "bytes_down"));
+    (void)json_object_set_new(result, "bytes_up", sum_of(from, "bytes_up"));
     (void)json_object_set_new(result, "clients",
                               json_integer((json_int_t)fleet_n_devices(flags, world)));
     (void)json_object_set_new(result, "params", json_integer((json_int_t)world->n_params));

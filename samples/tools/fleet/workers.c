@@ -257,7 +257,9 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     options.signing_keys = server->signing_keys;
     options.n_signing_keys = server->n_signing_keys;
     options.budget_bytes = workers->flags->budget_bytes;
-    options.model_keeping = DUNLIN_MODEL_KEEPING_NONE; /* nobody asks these devices for one */
+    /* Nobody asks these devices for one: it is of use for deltas alone. */
+    options.model_keeping =
+        workers->flags->is_keeping_model ? DUNLIN_MODEL_KEEPING_ROUNDS : DUNLIN_MODEL_KEEPING_NONE;
     options.retry_first_ms = workers->flags->retry.first_ms;
     options.retry_most_ms = workers->flags->retry.most_ms;
     options.retry_refused_first_ms = workers->flags->retry_refused.first_ms;
