@@ -3,6 +3,7 @@
  */
 #include "common/process.h"
 #include "common/progress.h"
+#include "object.h"
 #include "train.h"
 
 #include <dunlin/trainer_advanced.h>
@@ -98,5 +99,7 @@ int main(int argc, char **argv)
     } else {
         is_told = exit_status == EXIT_OK;
     }
-    return is_told ? exit_status : train_write_json(&flags, &result, exit_status);
+    exit_status = is_told ? exit_status : train_write_json(&flags, &result, exit_status);
+    json_decref(result.scales);
+    return exit_status;
 }

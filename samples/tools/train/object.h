@@ -21,6 +21,10 @@ void object_flag(json_t *object, const char *key, bool is_set);
  * line that was printed). */
 void train_set_outcome(json_t *root, int exit_status);
 
+/* scales.c: the known scales of a trainer in integers (a new reference), NULL in float32:
+ * `[{name, kind, exponent, clipped, raised, lowered}]`. */
+json_t *train_scales_array(const dunlin_trainer *trainer);
+
 /* facts.c: `hyper`, `commit`, `cpu_model` and `cpu_s`, of flags that were checked. */
 void train_set_facts(json_t *root, const train_flags *flags);
 

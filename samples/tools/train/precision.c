@@ -58,6 +58,9 @@ int train_check_precision(train_flags *flags)
     if (status != EXIT_OK) {
         return status;
     }
+    if (flags->is_qdq && (flags->save == NULL || !train_is_integer(flags))) {
+        return program_misuse(&train_program, "--qdq goes with --save and --precision niti");
+    }
     if (!train_is_integer(flags)) {
         return flags->grad_bits == NULL
                    ? EXIT_OK

@@ -179,6 +179,10 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     object_text(root, "precision", flags->precision != NULL ? flags->precision : "fp32");
     object_text(root, "storage", flags->storage);
     object_text(root, "grad_bits", train_is_integer(flags) ? flags->grad_bits : NULL);
+    if (train_is_integer(flags)) {
+        object_number(root, "n_clipped", result->report.n_clipped);
+        (void)json_object_set(root, "scales", result->scales);
+    }
     object_text(root, "loss", flags->loss);
     object_text(root, "optimizer", flags->optimizer);
     object_text(root, "schedule", flags->schedule);

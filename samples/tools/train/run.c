@@ -9,6 +9,7 @@
 #include "common/output.h"
 #include "common/process.h"
 #include "common/weights.h"
+#include "object.h"
 
 #include <dunlin/trainer_advanced.h>
 
@@ -159,7 +160,8 @@ static dunlin_status write_files(const train_flags *flags, dunlin_trainer *train
         status = dunlin_trainer_save_checkpoint(trainer, flags->checkpoint);
     }
     if (status == DUNLIN_OK && flags->save != NULL) {
-        status = dunlin_trainer_export_onnx(trainer, flags->save);
+        status = flags->is_qdq ? dunlin_trainer_export_qdq(trainer, flags->save)
+                               : dunlin_trainer_export_onnx(trainer, flags->save);
     }
     return status;
 }
@@ -176,6 +178,7 @@ static dunlin_status finish(const train_flags *flags, dunlin_trainer *trainer,
     }
     if (status == DUNLIN_OK) {
         status = weights_hash(trainer, &result->weights_hash);
+        result->scales = train_scales_array(trainer);
     }
     progress_end(&seen->pace.line);
     return status;

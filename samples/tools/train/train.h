@@ -64,6 +64,7 @@ typedef struct train_flags {
     double max_ratio;                               /* infinite: any */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
     bool is_nesterov, freeze_batch_norm, is_ghost, no_fuse, keep_order, drop_last;
+    bool is_qdq; /* of --save */
     bool is_eval, is_max_batch, is_what_fits, is_plan_only, is_list;
     const char *log, *eval_every, *validation; /* NULL: none */
     dunlin_validation held_out;                /* what --validation says */
@@ -234,6 +235,7 @@ struct train_result {
     uint64_t anon_growth_bytes, file_growth_bytes; /* from before the trainer to after the steps */
     uint64_t cgroup_peak_bytes;                    /* 0: it cannot be read */
     uint64_t weights_hash;
+    struct json_t *scales; /* in integers: see scales.c; NULL: none */
     dunlin_budget_change changes[TRAIN_MAX_MOMENTS];
     int32_t n_changes;
     int32_t n_refused;               /* of a trace */

@@ -71,6 +71,15 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_write_onnx(dunlin_train
                                                                     dunlin_write_fn write_fn,
                                                                     void *ctx);
 
+/**
+ * The bytes of the file that dunlin_trainer_export_qdq() writes, as above.
+ *
+ * @return OK; UNSUPPORTED in float32; ARGUMENT, CALLBACK, STATE, LIMIT (2 GiB), MEMORY.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_write_qdq(dunlin_trainer *trainer,
+                                                                   dunlin_write_fn write_fn,
+                                                                   void *ctx);
+
 /** Elements [first, first + n) of a model's parameter `index`, in the shape and order that it has
  * in ONNX. A status other than OK ends the writing. */
 typedef dunlin_status (*dunlin_parameter_read_fn)(void *ctx, int32_t index, int64_t first,

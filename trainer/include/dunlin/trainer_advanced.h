@@ -93,6 +93,78 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_grad_bits(dunlin_tr
                                                                        const char *bits,
                                                                        int64_t n_steps);
 
+/**
+ * Whether a model can be trained in a precision, without making a trainer.
+ *
+ * @return OK; ARGUMENT without a model; UNSUPPORTED: a precision that this build has not, by name,
+ * or operators that the precision has not, with the causes.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_check_precision(const dunlin_model *model,
+                                                                       const char *precision,
+                                                                       dunlin_error *out_error);
+
+/** What a scale of a trainer in integers is of. */
+typedef enum dunlin_scale_kind {
+    DUNLIN_SCALE_PARAMETER = 0,
+    DUNLIN_SCALE_VALUE = 1,     /* a layer's output, or the network's input */
+    DUNLIN_SCALE_ERROR = 2,     /* the error that one layer hands back to that value */
+    DUNLIN_SCALE_ERROR_SUM = 3, /* of several layers' errors, as they add up */
+    DUNLIN_SCALE_LOSS = 4       /* always 2^0; is_known: a step has calibrated */
+} dunlin_scale_kind;
+
+/** One scale: a tensor's values are whole numbers of [-127, 127] times 2^exponent. */
+typedef struct dunlin_scale_info {
+    size_t struct_size;
+    const char *name; /* the parameter's or the value's; the trainer's own */
+    dunlin_scale_kind kind;
+    int32_t exponent;
+    bool is_known;               /* false: nothing has been written with it so far */
+    int64_t n_raised, n_lowered; /* batches that moved it */
+    int64_t n_clipped;           /* values that did not fit, over all batches */
+} dunlin_scale_info;
+#define DUNLIN_SCALE_INFO_INIT DUNLIN_SIZED_INIT(dunlin_scale_info)
+
+/** @return how many scales a trainer has; 0 in float32. */
+DUNLIN_API int32_t dunlin_trainer_n_scales(const dunlin_trainer *trainer);
+
+/**
+ * One of them, parameters first. The values of layers that keep their input's scale (ReLU, maximum
+ * pooling, flatten) have none of their own: is_known is false.
+ *
+ * @return OK; ARGUMENT for an index that there is not; VERSION; STATE while a step runs.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_scale(const dunlin_trainer *trainer,
+                                                               int32_t index,
+                                                               dunlin_scale_info *out_info);
+
+/**
+ * Begins the values of a parameter anew in a trainer of integers: it gets the scale that magnitudes
+ * of up to `largest` need, as if all were set at once, and zeros; they follow piece by piece with
+ * dunlin_trainer_set_weights(). `index`: as in dunlin_trainer_parameter(). `out_unit`: the scale,
+ * 2^exponent; in float32 it is 0, and nothing changes.
+ *
+ * @return OK; ARGUMENT for an index that there is not; NUMERIC: `largest` is below 0 or not finite;
+ * STATE.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_begin_parameter(dunlin_trainer *trainer,
+                                                                         int32_t index,
+                                                                         float largest,
+                                                                         float *out_unit);
+
+/**
+ * Writes the network of a trainer in integers as a QDQ model: an ONNX file (opset 17) with int8
+ * parameters and a QuantizeLinear and a DequantizeLinear wherever the trainer rounds a value, with
+ * its scales, all of them powers of two. dunlin_trainer_export_onnx() writes the same weights as
+ * float32. ONNX rounds halves to even and goes down to -128, where the trainer rounds them away
+ * from zero and ends at -127: so of the same input a layer's output may be one unit away. Models
+ * like this are not read back: their nodes are refused by name.
+ *
+ * @return OK; UNSUPPORTED in float32; STATE: a value has no scale yet, since no step and no
+ * evaluation has run; whatever dunlin_trainer_export_onnx() returns.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_qdq(dunlin_trainer *trainer,
+                                                                    const char *path);
+
 /** Bytes of everything at the plan's peak, by what they are for. Their sum is `planned_bytes`. This
  * struct is frozen: a class that is added later is a member of the report. */
 typedef struct dunlin_class_bytes {
@@ -165,6 +237,8 @@ typedef struct dunlin_trainer_report {
     bool is_exact;         /* the step of the whole batch in float32, nothing of it rounded */
     int32_t n_narrow;      /* tensors of a step that are stored in fewer bits */
     uint64_t narrow_bytes; /* of a sample, as they are stored */
+    const char *precision; /* "fp32", or that of the options */
+    int64_t n_clipped;     /* in integers: values that did not fit their scale, over all batches */
 } dunlin_trainer_report;
 #define DUNLIN_TRAINER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_trainer_report)
 

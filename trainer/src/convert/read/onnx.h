@@ -23,6 +23,14 @@ typedef dunlin_status (*dunlin_param_read_fn)(void *ctx, uint32_t param_index, i
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_write(const dunlin_net *net, dunlin_outfile *file,
                                                   dunlin_param_read_fn read_fn, void *ctx,
                                                   dunlin_error *error);
+/*
+ * The same of a network in integers: int8 parameters, and a QuantizeLinear and a DequantizeLinear
+ * where a value is rounded. `read_fn` gives whole multiples of a parameter's scale, at most 127.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_write_qdq(const dunlin_net *net, dunlin_outfile *file,
+                                                      dunlin_param_read_fn read_fn, void *ctx,
+                                                      const dunlin_onnx_scales *scales,
+                                                      dunlin_error *error);
 
 /* What to read, and whom to tell. */
 typedef struct dunlin_onnx_input {

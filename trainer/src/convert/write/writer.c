@@ -16,6 +16,7 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define OPSET 17
@@ -33,6 +34,7 @@ static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
 {
     const dunlin_net *net = writer->net;
     dunlin__onnx_put_casts(writer);
+    dunlin__onnx_put_scales(writer);
     for (size_t i = 0; i < net->n_nodes; i++) {
         const dunlin_op_row *row = dunlin__op_row(net->nodes[i].kind);
         if (dunlin__onnx_is_of_border(net, &net->nodes[i])) {
@@ -58,17 +60,24 @@ static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
     return DUNLIN_OK;
 }
 
+/* Bytes of an element of a parameter. */
+static size_t element_bytes(const dunlin_onnx_writer *writer)
+{
+    return writer->scales != NULL ? sizeof(int8_t) : sizeof(float);
+}
+
 /* The head of an initialiser, up to its raw bytes; its size with them in `out_bytes`. */
 static void put_param_head(dunlin_onnx_writer *writer, const dunlin_net_param *param,
                            dunlin_onnx_buffer *head)
 {
     dunlin_onnx_buffer *tensor = &writer->scratch;
-    uint64_t n_bytes = (uint64_t)param->n_elements * sizeof(float);
+    uint64_t n_bytes = (uint64_t)param->n_elements * element_bytes(writer);
     tensor->n = 0;
     for (int32_t i = 0; i < param->shape.n_dims; i++) {
         dunlin__onnx_put_int(tensor, TENSOR_DIMS, param->shape.dims[i]);
     }
-    dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_FLOAT);
+    dunlin__onnx_put_int(tensor, TENSOR_TYPE,
+                         writer->scales != NULL ? ELEMENT_INT8 : ELEMENT_FLOAT);
     dunlin__onnx_put_text(tensor, TENSOR_NAME, param->name);
     dunlin__onnx_put_length(tensor, TENSOR_RAW, n_bytes);
     head->n = 0;
@@ -87,7 +96,7 @@ static dunlin_status size_graph(dunlin_onnx_writer *writer, uint64_t *out_bytes,
         const dunlin_net_param *param = &writer->net->params[i];
         put_param_head(writer, param, &writer->inner);
         fits = fits && dunlin__add_u64(total, writer->inner.n, &total) &&
-               dunlin__add_u64(total, (uint64_t)param->n_elements * sizeof(float), &total);
+               dunlin__add_u64(total, (uint64_t)param->n_elements * element_bytes(writer), &total);
     }
     if (writer->inner.has_failed) {
         return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory to write a model");
@@ -199,6 +208,16 @@ static void to_little_endian(float *values, int64_t n)
     }
 }
 
+/* Whole multiples of a scale, in place: the bytes take the beginning of the block. */
+static void to_int8(float *values, int64_t n, int32_t exponent)
+{
+    int8_t *bytes = (int8_t *)values;
+    for (int64_t i = 0; i < n; i++) {
+        const int8_t whole = (int8_t)lrintf(ldexpf(values[i], -exponent));
+        bytes[i] = whole;
+    }
+}
+
 typedef struct weights {
     dunlin_param_read_fn read_fn;
     void *ctx;
@@ -216,8 +235,13 @@ static dunlin_status write_params(dunlin_onnx_writer *writer, dunlin_outfile *fi
             int64_t left = param->n_elements - first;
             int64_t n = left < BLOCK ? left : BLOCK;
             DUNLIN_TRY(from->read_fn(from->ctx, i, first, n, from->block, error));
-            to_little_endian(from->block, n);
-            DUNLIN_TRY(dunlin__outfile_write(file, from->block, (size_t)n * sizeof(float), error));
+            if (writer->scales != NULL) {
+                to_int8(from->block, n, writer->scales->params[i]);
+            } else {
+                to_little_endian(from->block, n);
+            }
+            DUNLIN_TRY(
+                dunlin__outfile_write(file, from->block, (size_t)n * element_bytes(writer), error));
         }
     }
     return DUNLIN_OK;
@@ -241,9 +265,17 @@ static dunlin_status write_model(dunlin_onnx_writer *writer, dunlin_outfile *fil
 dunlin_status dunlin__onnx_write(const dunlin_net *net, dunlin_outfile *file,
                                  dunlin_param_read_fn read_fn, void *ctx, dunlin_error *error)
 {
+    return dunlin__onnx_write_qdq(net, file, read_fn, ctx, NULL, error);
+}
+
+dunlin_status dunlin__onnx_write_qdq(const dunlin_net *net, dunlin_outfile *file,
+                                     dunlin_param_read_fn read_fn, void *ctx,
+                                     const dunlin_onnx_scales *scales, dunlin_error *error)
+{
     dunlin_onnx_buffer empty = {.alloc = net->alloc};
     dunlin_onnx_writer writer = {
         .net = net,
+        .scales = scales,
         .graph = empty,
         .constants = empty,
         .node = empty,

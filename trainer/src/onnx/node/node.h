@@ -13,6 +13,14 @@ typedef void (*dunlin_onnx_issue_fn)(void *ctx, const dunlin_model_issue *issue)
 typedef struct dunlin_onnx_node dunlin_onnx_node;     /* a node being read */
 typedef struct dunlin_onnx_writer dunlin_onnx_writer; /* a graph being written */
 
+/* The exponents of a network in integers, of each parameter and each value; NO_EXPONENT: the value
+ * is not rounded. */
+#define DUNLIN_ONNX_NO_EXPONENT INT32_MIN
+typedef struct dunlin_onnx_scales {
+    const int32_t *params;
+    const int32_t *values;
+} dunlin_onnx_scales;
+
 /* The opset in whose terms the node is written: 13 for older files too, whose nodes are upgraded.
  */
 int64_t dunlin__onnx_opset(const dunlin_onnx_node *node);

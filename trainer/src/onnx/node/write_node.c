@@ -18,7 +18,10 @@ void dunlin__onnx_begin_node(dunlin_onnx_writer *writer, const char *op_type,
 void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value)
 {
     char room[DUNLIN_NET_MAX_NAME + 1];
-    dunlin__onnx_put_text(&writer->node, NODE_INPUT, dunlin__onnx_float_name(writer, value, room));
+    const char *name = dunlin__onnx_float_name(writer, value, room);
+    char rounded[DUNLIN_NET_MAX_NAME + 1];
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT,
+                          dunlin__onnx_rounded_name(writer, value, name, rounded));
 }
 
 bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value)
@@ -32,7 +35,8 @@ bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value)
 
 void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
 {
-    const char *name = param == DUNLIN_NET_NONE ? "" : writer->net->params[param].name;
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    const char *name = param == DUNLIN_NET_NONE ? "" : dunlin__onnx_param_name(writer, param, room);
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
 }
 
@@ -169,7 +173,10 @@ static void end_node(dunlin_onnx_writer *writer, const char *output, const char 
 
 void dunlin__onnx_end_node(dunlin_onnx_writer *writer)
 {
-    end_node(writer, writer->net->values[writer->net_node->output].name, "");
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    const uint32_t output = writer->net_node->output;
+    end_node(writer, dunlin__onnx_sum_name(writer, output, room), "");
+    dunlin__onnx_put_rounded(writer, output);
 }
 
 void dunlin__onnx_end_part(dunlin_onnx_writer *writer, const char *suffix)

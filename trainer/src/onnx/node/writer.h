@@ -14,15 +14,16 @@ enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP_TYPE = 4, NODE_AT
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_S = 4, ATTRIBUTE_INTS = 8 };
 enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_STRING = 3, TYPE_INTS = 7 };
 enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
-enum { ELEMENT_FLOAT = 1, ELEMENT_INT64 = 7 };
+enum { ELEMENT_FLOAT = 1, ELEMENT_INT8 = 3, ELEMENT_INT64 = 7 };
 enum { INFO_NAME = 1, INFO_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_ELEMENT = 1 };
 enum { TENSOR_TYPE_SHAPE = 2, SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
 
 struct dunlin_onnx_writer {
     const dunlin_net *net;
-    dunlin_onnx_buffer graph;     /* all of the graph but the parameters */
-    dunlin_onnx_buffer constants; /* scalars that nodes read, as initialisers */
-    dunlin_onnx_buffer node;      /* being written: inputs, output, name, type */
+    const dunlin_onnx_scales *scales; /* NULL: float32 throughout */
+    dunlin_onnx_buffer graph;         /* all of the graph but the parameters */
+    dunlin_onnx_buffer constants;     /* scalars that nodes read, as initialisers */
+    dunlin_onnx_buffer node;          /* being written: inputs, output, name, type */
     dunlin_onnx_buffer attributes;
     dunlin_onnx_buffer scratch, inner;
     const dunlin_net_node *net_node;
@@ -43,6 +44,22 @@ bool dunlin__onnx_is_of_border(const dunlin_net *net, const dunlin_net_node *nod
 bool dunlin__onnx_is_whole(const dunlin_net *net, uint32_t value);
 /* The name of a value as float32. */
 const char *dunlin__onnx_float_name(dunlin_onnx_writer *writer, uint32_t value,
+                                    char room[DUNLIN_NET_MAX_NAME + 1]);
+
+/* --- write_scales.c: nothing without scales --- */
+
+/* The parameters as float32, and the network's input rounded; before all other nodes. */
+void dunlin__onnx_put_scales(dunlin_onnx_writer *writer);
+/* The current node's output is rounded: what it gives has this name, and the value its own behind
+ * the rounding, which dunlin__onnx_put_rounded() writes. */
+bool dunlin__onnx_is_rounded(const dunlin_onnx_writer *writer, uint32_t value);
+const char *dunlin__onnx_sum_name(dunlin_onnx_writer *writer, uint32_t value,
+                                  char room[DUNLIN_NET_MAX_NAME + 1]);
+void dunlin__onnx_put_rounded(dunlin_onnx_writer *writer, uint32_t value);
+/* What nodes read of a value that has this name in float32, and of a parameter. */
+const char *dunlin__onnx_rounded_name(dunlin_onnx_writer *writer, uint32_t value, const char *name,
+                                      char room[DUNLIN_NET_MAX_NAME + 1]);
+const char *dunlin__onnx_param_name(dunlin_onnx_writer *writer, uint32_t param,
                                     char room[DUNLIN_NET_MAX_NAME + 1]);
 
 #endif

@@ -6,6 +6,7 @@
  * file.
  */
 #include "convert/read/onnx.h"
+#include "export_scales.h"
 #include "kernels/simd/finite.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
@@ -73,7 +74,8 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
 }
 
 /* Into a file that is open. */
-static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file)
+static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file,
+                                const dunlin_onnx_scales *scales)
 {
     const uint64_t persistent = trainer->train.lowered.persistent_bytes;
     idle_pool pool = {.fallback = trainer->counter.hooks,
@@ -85,13 +87,14 @@ static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file)
     const dunlin_alloc own = trainer->net.alloc;
     trainer->net.alloc = (dunlin_alloc){.ctx = &pool, .alloc_fn = idle_alloc, .free_fn = idle_free};
     const dunlin_status status =
-        dunlin__onnx_write(&trainer->net, file, read_param, trainer, trainer->error);
+        dunlin__onnx_write_qdq(&trainer->net, file, read_param, trainer, scales, trainer->error);
     trainer->net.alloc = own;
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return status;
 }
 
-static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
+static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path,
+                                 const dunlin_onnx_scales *scales)
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (path == NULL) {
@@ -100,11 +103,12 @@ static dunlin_status export_onnx(dunlin_trainer *trainer, const char *path)
     }
     dunlin_outfile file;
     DUNLIN_TRY(dunlin__outfile_open(&file, path, 0666, trainer->error));
-    const dunlin_status status = write_onnx(trainer, &file);
+    const dunlin_status status = write_onnx(trainer, &file, scales);
     return dunlin__outfile_close(&file, status, trainer->error);
 }
 
-static dunlin_status export_to(dunlin_trainer *trainer, dunlin_write_fn write_fn, void *ctx)
+static dunlin_status export_to(dunlin_trainer *trainer, dunlin_write_fn write_fn, void *ctx,
+                               const dunlin_onnx_scales *scales)
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     if (write_fn == NULL) {
@@ -113,20 +117,40 @@ static dunlin_status export_to(dunlin_trainer *trainer, dunlin_write_fn write_fn
     }
     dunlin_outfile file;
     dunlin__outfile_to(&file, "the model", write_fn, ctx);
-    return write_onnx(trainer, &file);
+    return write_onnx(trainer, &file, scales);
 }
 
 dunlin_status dunlin_trainer_export_onnx(dunlin_trainer *trainer, const char *path)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer, export_onnx(trainer, path));
+    return dunlin__trainer_leave(trainer, export_onnx(trainer, path, NULL));
 }
 
 dunlin_status dunlin_trainer_write_onnx(dunlin_trainer *trainer, dunlin_write_fn write_fn,
                                         void *ctx)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer, export_to(trainer, write_fn, ctx));
+    return dunlin__trainer_leave(trainer, export_to(trainer, write_fn, ctx, NULL));
+}
+
+dunlin_status dunlin_trainer_export_qdq(dunlin_trainer *trainer, const char *path)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    dunlin__export_scales scales;
+    dunlin_status status = dunlin__export_scales_open(trainer, &scales);
+    status = status == DUNLIN_OK ? export_onnx(trainer, path, &scales.scales) : status;
+    dunlin__export_scales_close(trainer, &scales);
+    return dunlin__trainer_leave(trainer, status);
+}
+
+dunlin_status dunlin_trainer_write_qdq(dunlin_trainer *trainer, dunlin_write_fn write_fn, void *ctx)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    dunlin__export_scales scales;
+    dunlin_status status = dunlin__export_scales_open(trainer, &scales);
+    status = status == DUNLIN_OK ? export_to(trainer, write_fn, ctx, &scales.scales) : status;
+    dunlin__export_scales_close(trainer, &scales);
+    return dunlin__trainer_leave(trainer, status);
 }
 
 void dunlin_trainer_dump_plan(const dunlin_trainer *trainer, dunlin_text_fn text_fn, void *ctx)

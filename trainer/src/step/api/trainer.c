@@ -5,6 +5,8 @@
  * Invariant: a handle that was handed out holds two verified plans, an arena that both fit in, and
  * finite weights.
  */
+#include "integer/precision.h"
+#include "scales.h"
 #include "step/adapt/ladder.h"
 #include "step/context/context.h"
 #include "step/context/guard.h"
@@ -294,6 +296,8 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
         .packing = plan->packing,
         .predicted_ms = (double)plan->cost_ns * 1e-6,
         .is_plan_kept = trainer->is_plan_kept,
+        .precision = dunlin__precision_name(trainer->precision),
+        .n_clipped = dunlin__scales_n_clipped(trainer),
     };
     fill_classes(trainer, &out->by_class);
     fill_account(trainer, out);

@@ -1,0 +1,307 @@
+/*
+ * test_scales.c - what a trainer in integers tells of its scales, and takes of them; its QDQ model,
+ * held against its own predictions by the rules of ONNX.
+ */
+#include "integer_support.h"
+
+#include <dunlin/bytes.h>
+#include <dunlin/trainer_advanced.h>
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Test(scales, a_float_trainer_has_none)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = NULL;
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_scale_info info = DUNLIN_SCALE_INFO_INIT;
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    float unit = 9.0F;
+    cr_expect_eq(dunlin_trainer_n_scales(trainer), 0);
+    cr_expect_eq(dunlin_trainer_scale(trainer, 0, &info), DUNLIN_ARGUMENT);
+    test_expect_text(trainer, "there is no scale 0 among 0");
+    cr_expect_eq(dunlin_trainer_begin_parameter(trainer, 0, 1.0F, &unit), DUNLIN_OK);
+    cr_expect(unit == 0.0F);
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    cr_expect_str_eq(report.precision, "fp32");
+    cr_expect_eq(report.n_clipped, 0);
+    cr_expect_eq(dunlin_trainer_export_qdq(trainer, "/tmp/none.onnx"), DUNLIN_UNSUPPORTED);
+    test_expect_text(trainer, "precision fp32 has no scales");
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+Test(scales, are_told_by_name_and_add_up)
+{
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    int64_t n_clipped = 0;
+    int n_of[5] = {0};
+    test_fit_epochs(trainer, model, 2);
+    for (int32_t i = 0; i < dunlin_trainer_n_scales(trainer); i++) {
+        dunlin_scale_info info = DUNLIN_SCALE_INFO_INIT;
+        dunlin_parameter_info parameter;
+        cr_assert_eq(dunlin_trainer_scale(trainer, i, &info), DUNLIN_OK);
+        cr_assert_not_null(info.name);
+        n_of[info.kind] += info.is_known ? 1 : 0;
+        n_clipped += info.n_clipped;
+        if (i < dunlin_trainer_n_parameters(trainer)) {
+            cr_assert_eq(dunlin_trainer_parameter(trainer, i, &parameter), DUNLIN_OK);
+            cr_expect_eq(info.kind, DUNLIN_SCALE_PARAMETER);
+            cr_expect_str_eq(info.name, parameter.name);
+            cr_expect(info.is_known);
+        }
+    }
+    cr_expect_eq(n_of[DUNLIN_SCALE_PARAMETER], dunlin_trainer_n_parameters(trainer));
+    cr_expect_geq(n_of[DUNLIN_SCALE_VALUE], 3, "input, convolution, dense");
+    cr_expect_geq(n_of[DUNLIN_SCALE_ERROR], 1);
+    cr_expect_eq(n_of[DUNLIN_SCALE_LOSS], 1);
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    cr_expect_str_eq(report.precision, "niti");
+    cr_expect_eq(report.n_clipped, n_clipped);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* Piece by piece the same as all at once, whatever the parameter had before. */
+Test(scales, a_parameter_is_begun_anew)
+{
+    dunlin_model *model = test_dense_model(6, 4);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_parameter_info info;
+    float values[1024];
+    float once[1024];
+    float pieces[1024];
+    float unit = 0.0F;
+    cr_assert_eq(dunlin_trainer_parameter(trainer, 0, &info), DUNLIN_OK);
+    cr_assert_leq(info.n_elements, 1024);
+    for (int64_t i = 0; i < info.n_elements; i++) {
+        values[i] = (float)(i % 11 - 5) * 0.07F;
+        once[i] = 90.0F; /* an exponent far too high */
+    }
+    cr_assert_eq(dunlin_trainer_set_parameter(trainer, info.name, once, info.n_elements),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_begin_parameter(trainer, 0, 0.35F, &unit), DUNLIN_OK);
+    cr_expect_eq((double)unit, 0x1p-8);
+    for (int64_t i = 0; i < info.n_elements; i++) {
+        cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, i, 1, &values[i]),
+                     DUNLIN_OK);
+    }
+    cr_assert_eq(dunlin_trainer_get_parameter(trainer, info.name, pieces, info.n_elements),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_set_parameter(trainer, info.name, values, info.n_elements),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_get_parameter(trainer, info.name, once, info.n_elements),
+                 DUNLIN_OK);
+    cr_expect(test_same_bits(once, pieces, info.n_elements));
+    cr_expect_eq(dunlin_trainer_begin_parameter(trainer, 99, 1.0F, &unit), DUNLIN_ARGUMENT);
+    test_expect_text(trainer, "there is no parameter 99");
+    cr_expect_eq(dunlin_trainer_begin_parameter(trainer, 0, -1.0F, &unit), DUNLIN_NUMERIC);
+    cr_expect_eq(dunlin_trainer_begin_parameter(trainer, 0, NAN, &unit), DUNLIN_NUMERIC);
+    cr_expect_eq(dunlin_trainer_begin_parameter(trainer, 0, INFINITY, &unit), DUNLIN_NUMERIC);
+    cr_assert_eq(dunlin_trainer_get_parameter(trainer, info.name, pieces, info.n_elements),
+                 DUNLIN_OK);
+    cr_expect(test_same_bits(once, pieces, info.n_elements), "a refusal has changed something");
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+Test(scales, a_model_is_checked_without_a_trainer)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_model *normed = test_small_model(true);
+    dunlin_error error = {0};
+    cr_expect_eq(dunlin_model_check_precision(model, "niti", &error), DUNLIN_OK);
+    cr_expect_eq(dunlin_model_check_precision(normed, NULL, &error), DUNLIN_OK);
+    cr_expect_eq(dunlin_model_check_precision(normed, "fp32", &error), DUNLIN_OK);
+    cr_expect_eq(dunlin_model_check_precision(model, "octo", &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "precision \"octo\" is not in this build"));
+    cr_expect_eq(dunlin_model_check_precision(normed, "niti", &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "cannot be trained in precision niti"), "%s", error.text);
+    cr_expect_eq(dunlin_model_check_precision(NULL, "niti", &error), DUNLIN_ARGUMENT);
+    dunlin_model_destroy(model);
+    dunlin_model_destroy(normed);
+}
+
+/* ---- the QDQ model ---- */
+
+#define N_EXAMPLES 24
+
+typedef enum net_kind { CONV, RELU6, AVERAGE, GLOBAL, ADDED, JOINED, CHAIN, BRANCHED } net_kind;
+
+static dunlin_model *make_net(net_kind kind)
+{
+    dunlin_builder *builder = NULL;
+    const dunlin_shape shape = {.n_dims = 3, .dims = {2, 6, 6}};
+    const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
+    if (kind == BRANCHED) {
+        return integer_branched_model();
+    }
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    const dunlin_value x = dunlin_builder_input(builder, "x", &shape);
+    dunlin_value y = kind != CHAIN ? dunlin_builder_conv(builder, "only", x, 2, 3, &padded) : x;
+    const dunlin_value both[] = {y, x};
+    if (kind == RELU6) {
+        y = dunlin_builder_relu6(builder, y);
+    } else if (kind == AVERAGE) {
+        y = dunlin_builder_average_pool(builder, y, 3, 1, 1);
+    } else if (kind == GLOBAL) {
+        y = dunlin_builder_global_average_pool(builder, y);
+    } else if (kind == ADDED) {
+        y = dunlin_builder_add(builder, y, x);
+    } else if (kind == JOINED) {
+        y = dunlin_builder_concat(builder, both, 2);
+    } else if (kind == CHAIN) {
+        y = dunlin_builder_relu(builder, dunlin_builder_conv(builder, "c1", x, 6, 3, &padded));
+        y = dunlin_builder_max_pool(builder, y, 2, 2, 0);
+        y = dunlin_builder_dense(builder, "d1", dunlin_builder_flatten(builder, y), 12);
+        y = dunlin_builder_dense(builder, "d2", dunlin_builder_relu(builder, y), 4);
+    }
+    return integer_finish(builder, kind == CHAIN ? y : dunlin_builder_flatten(builder, y));
+}
+
+static void write_floats(const char *path, const float *values, int64_t n)
+{
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(values, sizeof *values, (size_t)n, file), (size_t)n);
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* Trains a little, then writes model, inputs and predictions as FOLDER/NAME.onnx, .x, .y. */
+static void write_case(const char *folder, int index, net_kind kind)
+{
+    char path[256];
+    dunlin_model *model = make_net(kind);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    test_source examples;
+    test_source_init(&examples, model, N_EXAMPLES, DUNLIN_F32);
+    examples.source.scale = 1.0F / 131.0F; /* no input lies half-way between two whole numbers */
+    const int64_t n_inputs = examples.n_elements * N_EXAMPLES;
+    const int64_t n_logits = (int64_t)dunlin_model_n_outputs(model) * N_EXAMPLES;
+    float *x = calloc((size_t)n_inputs, sizeof *x);
+    float *logits = calloc((size_t)n_logits, sizeof *logits);
+    int64_t indices[N_EXAMPLES];
+    int32_t labels[N_EXAMPLES];
+    cr_assert(x != NULL && logits != NULL);
+    (void)snprintf(path, sizeof path, "%s/%d.onnx", folder, index);
+    cr_expect_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_STATE);
+    test_expect_text(trainer, "has no scale yet");
+    test_fit_epochs(trainer, model, 2);
+    for (int i = 0; i < N_EXAMPLES; i++) {
+        indices[i] = i;
+    }
+    cr_assert_eq(examples.source.read_fn(examples.source.ctx, indices, N_EXAMPLES, x, labels),
+                 DUNLIN_OK);
+    for (int64_t i = 0; i < n_inputs; i++) {
+        x[i] *= examples.source.scale;
+    }
+    cr_assert_eq(dunlin_trainer_predict(trainer, &examples.source, 0, N_EXAMPLES, logits),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    (void)snprintf(path, sizeof path, "%s/%d.x", folder, index);
+    write_floats(path, x, n_inputs);
+    (void)snprintf(path, sizeof path, "%s/%d.y", folder, index);
+    write_floats(path, logits, n_logits);
+    free(x);
+    free(logits);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* The system's Python may come after another one in the path. */
+static const char *find_python(void)
+{
+    static const char *const pythons[] = {"python3", "/usr/bin/python3"};
+    for (int i = 0; i < 2; i++) {
+        char command[128];
+        (void)snprintf(command, sizeof command,
+                       "%s -c 'import onnx.checker, numpy' >/dev/null 2>&1", pythons[i]);
+        if (system(command) == 0) {
+            return pythons[i];
+        }
+    }
+    return NULL;
+}
+
+/* One rounding is one unit at most; where two follow each other, two; of networks what was measured
+ * and a margin. By the trainer's own rounding it is the same bits but for sums. */
+Test(qdq, a_model_predicts_what_the_trainer_does)
+{
+    static const struct {
+        net_kind kind;
+        int units, ours;
+    } cases[] = {{CONV, 1, 0},  {RELU6, 1, 0},  {AVERAGE, 2, 0}, {GLOBAL, 2, 0},
+                 {ADDED, 2, 1}, {JOINED, 2, 0}, {CHAIN, 4, 0},   {BRANCHED, 8, 2}};
+    const char *python = find_python();
+    char folder[] = "/tmp/dunlin-qdq-XXXXXX";
+    char command[4096];
+    if (python == NULL) {
+        cr_skip_test("python3-onnx is not installed");
+    }
+    cr_assert_not_null(mkdtemp(folder));
+    int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_QDQ);
+    const int n_cases = (int)(sizeof cases / sizeof cases[0]);
+    for (int i = 0; i < n_cases; i++) {
+        write_case(folder, i, cases[i].kind);
+        used += snprintf(command + used, sizeof command - (size_t)used,
+                         " %s/%d.onnx %s/%d.x %s/%d.y %d %d", folder, i, folder, i, folder, i,
+                         cases[i].units, cases[i].ours);
+    }
+    cr_expect_eq(system(command), 0, "%s", command);
+    for (int i = 0; i < n_cases; i++) {
+        static const char *const endings[] = {"onnx", "x", "y"};
+        for (int k = 0; k < 3; k++) {
+            char path[256];
+            (void)snprintf(path, sizeof path, "%s/%d.%s", folder, i, endings[k]);
+            (void)unlink(path);
+        }
+    }
+    (void)rmdir(folder);
+}
+
+static dunlin_status count_bytes(void *ctx, const void *bytes, size_t n)
+{
+    (void)bytes;
+    *(size_t *)ctx += n;
+    return DUNLIN_OK;
+}
+
+/* A quarter of the weights' bytes; and it is not read back, by name. */
+Test(qdq, a_model_is_small_and_refused_as_an_input)
+{
+    dunlin_model *model = test_dense_model(400, 4);
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_model *again = NULL;
+    dunlin_error error = {0};
+    char *path = test_temp_path("small.onnx");
+    size_t n_qdq = 0;
+    size_t n_float = 0;
+    test_fit_epochs(trainer, model, 1);
+    cr_assert_eq(dunlin_trainer_write_qdq(trainer, count_bytes, &n_qdq), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_write_onnx(trainer, count_bytes, &n_float), DUNLIN_OK);
+    const int64_t n_weights = dunlin_trainer_n_weights(trainer, DUNLIN_WEIGHTS_ALL);
+    cr_expect_lt((double)n_qdq, (double)n_float - 2.5 * (double)n_weights, "%zu of %zu bytes",
+                 n_qdq, n_float);
+    cr_assert_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_OK);
+    cr_expect_eq(dunlin_model_open(path, NULL, &again, &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "DequantizeLinear"), "%s", error.text);
+    cr_expect_null(again);
+    (void)unlink(path);
+    free(path);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
