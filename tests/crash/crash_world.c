@@ -26,11 +26,13 @@
     "{\"population\": \"phones\", \"task\": \"digits\", \"model\": \"lenet5\", \"image\": 28, "    \
     "\"channels\": 1, \"classes\": 10, \"rounds\": 100000, \"cohort\": 1, "                        \
     "\"deadline_s\": 100000, \"seed\": 1, "                                                        \
-    "\"plan\": {\"epochs\": 1, \"batch\": 16, \"lr\": 0.05, \"momentum\": 0.9, \"evaluate\": "     \
-    "true%s}%s}"
+    "\"plan\": {\"epochs\": 1, \"batch\": 16, \"evaluate\": true%s}%s}"
+#define USUAL_PLAN ", \"lr\": 0.05, \"momentum\": 0.9"
+/* With CRASH_INTEGERS in the environment: devices train in int8, and int8 weights go up. */
+#define INTEGER_PLAN ", \"precision\": \"niti\", \"grad_bits\": [4]"
 /* With CRASH_PACKED in the environment: few entries of a clipped update go up, rounded, and the
  * rest with the next one; models come down packed, or as deltas of the one that was kept. */
-#define PACKED_PLAN ", \"clip_norm\": 0.5, \"clip_quantile\": 0.5"
+#define PACKED_PLAN USUAL_PLAN ", \"clip_norm\": 0.5, \"clip_quantile\": 0.5"
 #define PACKED                                                                                     \
     ", \"compress\": {\"up\": \"topk:0.02+int4\", \"down\": \"int8\", \"feedback\": 1000}"
 
@@ -209,6 +211,8 @@ static void copy_file(const crash_world *world, const char *name)
 void crash_world_begin(crash_world *world)
 {
     const bool is_packed = getenv("CRASH_PACKED") != NULL;
+    const bool is_integer = getenv("CRASH_INTEGERS") != NULL;
+    const char *usual = is_integer ? INTEGER_PLAN : USUAL_PLAN;
     char task[192];
     memset(world, 0, sizeof *world);
     (void)strncpy(world->folder, "/tmp/dunlin-crash-XXXXXX", sizeof world->folder - 1);
@@ -223,7 +227,7 @@ void crash_world_begin(crash_world *world)
     file_of(world, "task.json", task);
     FILE *file = fopen(task, "w");
     if (file == NULL ||
-        fprintf(file, TASK, is_packed ? PACKED_PLAN : "", is_packed ? PACKED : "") < 0 ||
+        fprintf(file, TASK, is_packed ? PACKED_PLAN : usual, is_packed ? PACKED : "") < 0 ||
         fclose(file) != 0) {
         (void)crash_world_complain(world, "the task cannot be written", errno);
         return;

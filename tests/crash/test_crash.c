@@ -233,6 +233,25 @@ Test(crash, a_device_that_packs_with_feedback)
     cr_assert_eq(unsetenv("CRASH_PACKED"), 0);
 }
 
+/* A round in int8: resumed from its journal and checkpoint it goes on in integers, its base is
+ * rounded by the same draws, and the same bytes go up, or the models would differ. */
+Test(crash, a_device_in_integers)
+{
+    cr_assert_eq(setenv("CRASH_INTEGERS", "1", 1), 0);
+    begin();
+    long n_all = device_operations();
+    int n_before = world.n_ends;
+    long n = n_points(12, n_all);
+    for (long i = 0; i < n; i++) {
+        crash_plan plan = {.at = point(i, n, n_all), .how = CRASH_KILL};
+        expect_round("killed", &plan, NULL);
+    }
+    cr_expect_geq(world.n_ends - n_before, n * 9 / 10);
+    print_series("device in integers killed", n, world.n_ends - n_before);
+    end();
+    cr_assert_eq(unsetenv("CRASH_INTEGERS"), 0);
+}
+
 Test(crash, the_server_killed_at_its_operations)
 {
     begin();

@@ -78,6 +78,15 @@ uint8_t formats_delta_from(size_t index);
 void formats_delta(uint8_t delta[FORMATS_FILE_BYTES], size_t *out_delta_bytes,
                    uint8_t to[FORMATS_DELTA_BYTES]);
 
+/* --- a stream of int8: formats_int8.c --- */
+
+#define FORMATS_INT8_TENSORS 4
+size_t formats_int8_count(uint32_t tensor);
+float formats_int8_value(uint32_t tensor, size_t element);
+/* The manifest of an update of whole weights in int8, and its one stream. The lengths come out. */
+void formats_int8(uint8_t manifest[FORMATS_STREAM_BYTES], size_t *out_manifest_bytes,
+                  uint8_t stream[FORMATS_STREAM_BYTES], size_t *out_stream_bytes);
+
 /* --- formats_make.c --- */
 
 /* Writes today's files of these formats into a folder. */

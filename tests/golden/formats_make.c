@@ -135,6 +135,17 @@ static void make_delta(const char *folder)
     formats_write(folder, "packed_delta_1.to", to, sizeof to);
 }
 
+static void make_int8(const char *folder)
+{
+    uint8_t manifest[FORMATS_STREAM_BYTES];
+    uint8_t stream[FORMATS_STREAM_BYTES];
+    size_t n_manifest = 0;
+    size_t n_stream = 0;
+    formats_int8(manifest, &n_manifest, stream, &n_stream);
+    formats_write(folder, "int8_1.manifest", manifest, n_manifest);
+    formats_write(folder, "int8_1.bin", stream, n_stream);
+}
+
 static void make_app_model(const char *folder)
 {
     dunlin_error error = {.status = DUNLIN_OK};
@@ -156,4 +167,5 @@ void formats_make(const char *folder)
     make_streams(folder);
     make_packed(folder);
     make_delta(folder);
+    make_int8(folder);
 }

@@ -32,6 +32,8 @@ run one "${orders[@]}" --threads 1
 run two "${orders[@]}" --threads 2
 run adam --optimizer adamw --lr 0.001 --weight-decay 0.01
 for threads in 1 2; do run mixed$threads --augment crop=2,flip,cutout=6,mixup=0.4,noise=0.1 --evaluate --threads $threads; done
+for threads in 1 2; do run niti$threads --precision niti --grad-bits 5,4 --threads $threads; done
+run packed --precision niti --compress up:int4
 run head --trained head --state "$work/state"
 python3 - "$work" <<'PYTHON'
 import json, sys
@@ -46,6 +48,12 @@ assert "orders" not in read("usual")["setup"], read("usual")["setup"]
 asked = read("one")["setup"]["orders"]
 assert asked["remainder"] == "join" and asked["groups"][1] == {"roles": ["bias"], "lr_factor": 1.0, "decay_factor": 0.0}, asked
 assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("one")["rounds"])
+assert figures("niti1") == figures("niti2"), "1 and 2 threads differ in integers"
+assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("niti1")["rounds"] + read("packed")["rounds"])
+asked = read("niti1")["setup"]
+assert asked["precision"] == "niti" and asked["grad_bits"] == "5,4" and asked["lr"] is None and read("usual")["setup"]["precision"] == "fp32", asked
+up = lambda name: sum(r["bytes_up"] for r in read(name)["rounds"])
+assert 3.8 < up("usual") / up("niti1") < 4 < 6 < up("usual") / up("packed"), (up("usual"), up("niti1"), up("packed"))
 # Only the last layer, 84 x 10 weights and 10 biases at the end of the file, has changed.
 import glob
 first, last = (open(path, "rb").read() for path in sorted(glob.glob(sys.argv[1] + "/state/server/models/*.weights"))[::2])
@@ -54,6 +62,12 @@ assert len(first) == len(last) == 4 * 61706 and first[:-n] == last[:-n] and firs
 PYTHON
 
 expect 2 "expected join, drop or keep" "$bin/dunlin-fleet" --serve --remainder mix
+expect 1 'precision "octo" is not in this build' "$bin/dunlin-fleet" --serve --dataset synthetic --precision octo
+expect 1 "cannot be trained in precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --model cnn_bn --precision niti
+expect 2 "lr has no meaning with --precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --precision niti --lr 0.1
+expect 2 "goes with --precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --grad-bits 5
+expect 2 "grad-bits 5,9: expected up to 16" "$bin/dunlin-fleet" --serve --dataset synthetic --precision niti --grad-bits 5,9
+expect 2 "for the server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --precision niti
 expect 2 "goes with --optimizer sgd" "$bin/dunlin-fleet" --serve --optimizer adam --momentum 0.5
 expect 2 "expected yes or no" "$bin/dunlin-fleet" --serve --decay-norms maybe
 expect 2 "go with --schedule step" "$bin/dunlin-fleet" --serve --gamma 0.5

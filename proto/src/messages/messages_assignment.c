@@ -47,8 +47,8 @@ static void check_training(dunlin__rules *rules, const dunlin__training_plan *pl
     dunlin__rule_number(rules, "n_epochs", plan->n_epochs, 1, EPOCHS_MAX);
     dunlin__rule_number(rules, "optimizer", (uint64_t)plan->optimizer, is_builtin ? 1 : 0,
                         DUNLIN_V1_OPTIMIZER_ADAMW);
-    dunlin__rule_true(rules, "learning_rate", !is_builtin || plan->learning_rate > 0.0f,
-                      "is not above 0");
+    const bool has_rate = plan->learning_rate > 0.0f || plan->precision[0] != '\0';
+    dunlin__rule_true(rules, "learning_rate", !is_builtin || has_rate, "is not above 0");
     dunlin__rule_number(rules, "algorithm", (uint64_t)plan->algorithm, DUNLIN_V1_ALGORITHM_FEDAVG,
                         DUNLIN_V1_ALGORITHM_SCAFFOLD);
     dunlin__rule_number(rules, "weight_cap", plan->weight_cap, 1, EXAMPLES_MAX);

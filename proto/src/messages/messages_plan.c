@@ -16,6 +16,7 @@
 #define SHIFT_MAX (1u << 24)
 #define CHANGE_MAX 1000.0
 #define FEEDBACK_MAX 100000u
+#define GRAD_BITS_MAX 7u
 #define RUN_ROUNDS_MAX (UINT64_C(1) << 24)
 #define ROLES_MAX                                                                                  \
     ((UINT32_C(1) << (DUNLIN_V1_ROLE_FACTOR + 1)) - (UINT32_C(1) << DUNLIN_V1_ROLE_WEIGHT))
@@ -111,6 +112,32 @@ static void check_packing(dunlin__rules *rules, const dunlin__assignment *m)
     }
 }
 
+/* Training in other numbers than float32: its rate are the bits of an update, and whole weights may
+ * go up in int8. */
+static void check_precision(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin__training_plan *plan = &m->plan;
+    const bool is_given = plan->precision[0] != '\0';
+    const bool is_int8 = plan->update_encoding == DUNLIN_V1_ENCODING_INT8_SCALE;
+    dunlin__rule_number(rules, "grad_bits", plan->grad_bits, 0, GRAD_BITS_MAX);
+    dunlin__rule_true(rules, "grad_bits", is_given || plan->grad_bits == 0,
+                      "is given without a precision");
+    if (!is_given) {
+        return;
+    }
+    dunlin__rule_text(rules, "precision", plan->precision, sizeof plan->precision);
+    check_order(rules, m, "precision", DUNLIN_V1_FEATURE_PRECISION, true);
+    dunlin__rule_true(rules, "learning_rate", !(plan->learning_rate > 0.0f),
+                      "is given, but with a precision grad_bits is the rate");
+    if (m->kind == DUNLIN_V1_KIND_TRAIN && is_int8) {
+        dunlin__rule_true(rules, "update_encoding",
+                          plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS,
+                          "is INT8_SCALE, but differences are to be sent");
+        dunlin__rule_true(rules, "clip_norm", !(plan->clip_norm > 0.0f),
+                          "is given, but a clipped update is no int8");
+    }
+}
+
 /* Windows and flips come with one feature, what else is changed in examples with another. */
 static void check_augmentation(dunlin__rules *rules, const dunlin__assignment *m)
 {
@@ -152,6 +179,7 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
                           "is given without a clip_norm");
     }
     check_packing(rules, m);
+    check_precision(rules, m);
     if (plan->has_parameters) {
         check_parameters(rules, &plan->parameters);
         check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);

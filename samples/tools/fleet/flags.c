@@ -127,7 +127,7 @@ static const arg args[] = {
      0},
     {"--epochs", ARG_I64, AT(epochs), "E", "passes over a device's data per round (1)", 1, 10000,
      0},
-    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-9, 1000, 0},
+    {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 1e-9, 1000, AT(has_lr)},
     {"--lr-decay", ARG_F64, AT(lr_decay), "F", "of the rate, per round (1)", 1e-6, 1, 0},
     {"--momentum", ARG_F64, AT(momentum), "F", "momentum on the device (0.9; 0 with scaffold)", 0,
      0.99999, AT(has_momentum)},
@@ -136,6 +136,14 @@ static const arg args[] = {
      "their own (join for networks with batch norm, else keep)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the steps on the devices, as dunlin-train has them", 0, 0, 0},
+    {"--precision", ARG_TEXT, AT(precision), "fp32|niti",
+     "the numbers to train in: niti has int8 weights, activations and errors, and int8 weights go "
+     "up (fp32)",
+     0, 0, 0},
+    {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
+     "of niti: bits of a step's largest update, in place of a rate: one after the other over the "
+     "rounds (5,4,3)",
+     0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME",
      "sgd, adam, adamw: begun anew in each round (sgd)", 0, 0, 0},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",

@@ -88,6 +88,8 @@ typedef struct fleet_flags {
     const char *remainder, *optimizer, *schedule, *frozen, *trained, *decay_norms, *groups_given;
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
     int64_t warmup_steps, period_steps, padding, ignore_label;
+    const char *precision, *grad_bits; /* precision.c; NULL: fp32; the paper's */
+    bool has_lr;
     bool has_gamma, has_random_crop, has_ignore_label, is_flip;
     const char *augment;  /* NULL: not given */
     const char *compress; /* of the updates, as the next; compress.c. NULL: not given */
@@ -131,6 +133,12 @@ void fleet_strategy_json(const fleet_flags *flags, json_t *task);
  * file and its plan. */
 int fleet_check_compress(fleet_flags *flags);
 void fleet_compress_json(const fleet_flags *flags, json_t *task, json_t *plan);
+
+/* precision.c: the numbers that devices train in; the keys that become of it in the task file and
+ * its plan, and those of a rate that go. */
+int fleet_check_precision(fleet_flags *flags);
+bool fleet_is_integer(const fleet_flags *flags);
+void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

@@ -14,6 +14,8 @@ static const char *first_given(const fleet_flags *flags)
         const char *flag;
     } all[] = {
         {flags->remainder != NULL, "--remainder"},
+        {flags->precision != NULL, "--precision"},
+        {flags->grad_bits != NULL, "--grad-bits"},
         {flags->optimizer != NULL, "--optimizer"},
         {flags->schedule != NULL, "--schedule"},
         {flags->warmup_steps > 0, "--warmup"},
@@ -159,6 +161,7 @@ int fleet_check_orders(fleet_flags *flags)
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_scaffold(flags);
     status = status != EXIT_OK ? status : check_augment(flags);
+    status = status != EXIT_OK ? status : fleet_check_precision(flags);
     status = status != EXIT_OK ? status : check_images(flags);
     if (status == EXIT_OK) {
         status = groups_parse(&fleet_program, flags->groups_given, &flags->groups);

@@ -40,6 +40,12 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     json_decref(orders);
     fleet_strategy_json(flags, setup);
     fleet_compress_json(flags, setup, setup);
+    (void)json_object_set_new(setup, "precision",
+                              json_string(flags->precision != NULL ? flags->precision : "fp32"));
+    if (fleet_is_integer(flags)) {
+        (void)json_object_set_new(setup, "lr", json_null());
+        (void)json_object_set_new(setup, "grad_bits", json_string(flags->grad_bits));
+    }
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(

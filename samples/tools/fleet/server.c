@@ -117,6 +117,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
     fleet_strategy_json(flags, task);
     fleet_compress_json(flags, task, plan);
+    fleet_precision_json(flags, task, plan);
     add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));

@@ -294,8 +294,9 @@ typedef struct dunlin_client_options {
     double (*energy_fn)(void *ctx);
     void *energy_ctx;
     /* Updates go up as they are, in float32, also in rounds of a task that wants them packed in
-     * fewer bytes. false: they are packed as the task says. What a round moved is
-     * body_bytes_sent and body_bytes_received of its report. */
+     * fewer bytes; a task that trains in a precision of int8 gives this client no work. false: they
+     * are packed, or int8, as the task says. What a round moved is body_bytes_sent and
+     * body_bytes_received of its report. */
     bool sends_plain;
     /* For simulations that are to be repeated: waits and windows are drawn from it. Keys, ids and
      * signatures are not. 0: from the system's random numbers, as it should be elsewhere, so that

@@ -199,6 +199,13 @@ typedef struct dunlin_task {
     int32_t shift;
     float mixup;
     float noise;
+    /* Training: the numbers to train in, as options.precision of a trainer; NULL: float32. With one
+     * `lr` is 0: the rate are grad_bits, the bits of a step's largest update (1 to 7; 0: the
+     * precision's own), of this round. Where whole weights go up in int8, all tensors that save()
+     * gives have to be whole numbers of [-127, 127] times one power of two each. A learner that has
+     * no such precision says UNSUPPORTED, and names it. Readable until load() returns. */
+    const char *precision;
+    int32_t grad_bits;
 } dunlin_task;
 #define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 

@@ -85,6 +85,8 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     trainer = builtin->slot->trainer;
     dunlin_trainer_reset_optimizer(trainer);
     dunlin_trainer_set_seed(trainer, task->seed);
+    builtin->seed = task->seed;
+    builtin->round = task->round;
     DUNLIN_TRY(dunlin__builtin_load_weights(builtin, base));
     if (wanted->recipe.hook == DUNLIN_HOOK_CORRECTION) {
         DUNLIN_TRY(dunlin__builtin_load_correction(builtin, base, task->correction));
@@ -95,7 +97,6 @@ static dunlin_status begin_task(dunlin_builtin *builtin, const dunlin_task *task
     builtin->cursor = (dunlin_fit_cursor){0};
     builtin->epochs = task->epochs > 0 ? task->epochs : 1;
     builtin->max_steps = task->max_steps;
-    builtin->seed = task->seed;
     builtin->n_counted = 0;
     builtin->weight_sum = 0.0;
     builtin->n_steps = 0;

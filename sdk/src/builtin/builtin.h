@@ -23,6 +23,7 @@ struct dunlin_builtin {
     dunlin_source trained;     /* what fit reads: the source, or the pipeline over it */
     int64_t max_steps;         /* 0: no limit */
     uint64_t seed;
+    uint64_t round;    /* the task's, as the seed */
     int64_t n_counted; /* examples of fit so far, over all epochs, whose label counts */
     double weight_sum; /* theirs */
     double loss_sum;

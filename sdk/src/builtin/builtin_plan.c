@@ -9,6 +9,7 @@
 #include <dunlin/trainer_advanced.h>
 #include <mem/checked.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_STEPS (INT64_C(1) << 60) /* of a run: as far as a schedule counts */
@@ -37,11 +38,43 @@ static dunlin_status check_plain(dunlin_builtin *builtin, const dunlin_task *tas
     return DUNLIN_OK;
 }
 
+static bool is_in_integers(const dunlin_task *task)
+{
+    return task->kind == DUNLIN_TASK_TRAIN && task->precision != NULL;
+}
+
+/* What a training in integers has not, by the plan's words; what else it has not the trainer names.
+ */
+static dunlin_status check_precision(dunlin_builtin *builtin, const dunlin_task *task)
+{
+    const struct {
+        bool is_given;
+        const char *what;
+    } rows[] = {
+        {task->lr > 0.0F, "a learning rate, which is grad_bits there"},
+        {task->correction != NULL, "SCAFFOLD"},
+        {task->proximal_mu > 0.0F, "FedProx"},
+        {task->schedule != NULL, "a schedule of the learning rate"},
+        {task->mixup > 0.0F, "mixed examples"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].is_given) {
+            return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
+                                "the round's plan has precision %.15s and %s", task->precision,
+                                rows[i].what);
+        }
+    }
+    return DUNLIN_OK;
+}
+
 /* A rate that is absent would otherwise be the pool's, or none at all, without a word. */
 static dunlin_status check_rate(dunlin_builtin *builtin, const dunlin_task *task)
 {
     if (task->kind != DUNLIN_TASK_TRAIN) {
         return DUNLIN_OK;
+    }
+    if (task->precision != NULL) {
+        return check_precision(builtin, task);
     }
     if (!(task->lr > 0.0F)) {
         return dunlin__fail(&builtin->error, DUNLIN_ARGUMENT, "learner", 0,
@@ -142,6 +175,10 @@ dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_ta
     memset(out_wanted, 0, sizeof *out_wanted);
     dunlin__recipe *recipe = &out_wanted->recipe;
     DUNLIN_TRY(check_rate(builtin, task));
+    if (is_in_integers(task)) {
+        DUNLIN_TRY(copy_text(builtin, recipe->precision, sizeof recipe->precision, task->precision,
+                             "a precision's name"));
+    }
     recipe->batch = builtin->pool->options.batch;
     if (recipe->batch == 0) {
         recipe->batch = task->batch > 0 ? task->batch : 32;
@@ -261,13 +298,18 @@ static dunlin_status open_pipeline(dunlin_builtin *builtin, const dunlin_task *t
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin, const dunlin_task *task)
+/* In integers the rate is a number of bits, the same for a whole round. */
+static dunlin_status set_bits(const dunlin_builtin *builtin, const dunlin_task *task)
+{
+    char text[16];
+    (void)snprintf(text, sizeof text, "%d", (int)task->grad_bits);
+    return dunlin_trainer_set_grad_bits(builtin->slot->trainer, task->grad_bits != 0 ? text : NULL,
+                                        0);
+}
+
+static dunlin_status set_rate(dunlin_builtin *builtin, const dunlin_task *task)
 {
     dunlin_trainer *trainer = builtin->slot->trainer;
-    builtin->trained = builtin->source;
-    if (task->kind != DUNLIN_TASK_TRAIN) {
-        return DUNLIN_OK;
-    }
     const dunlin_schedule constant = DUNLIN_SCHEDULE_INIT;
     const dunlin_schedule *schedule = builtin->pool->options.schedule;
     dunlin_schedule of_task;
@@ -277,8 +319,18 @@ dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin, const dunlin_t
     } else if (schedule == NULL) {
         schedule = &constant;
     }
-    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_lr(trainer, task->lr)));
-    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, dunlin_trainer_set_schedule(trainer, schedule)));
+    DUNLIN_TRY(dunlin_trainer_set_lr(trainer, task->lr));
+    return dunlin_trainer_set_schedule(trainer, schedule);
+}
+
+dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin, const dunlin_task *task)
+{
+    builtin->trained = builtin->source;
+    if (task->kind != DUNLIN_TASK_TRAIN) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__builtin_pass_error(builtin, is_in_integers(task) ? set_bits(builtin, task)
+                                                                        : set_rate(builtin, task)));
     return task->flips || task->crops || has_changes(task) ? open_pipeline(builtin, task)
                                                            : DUNLIN_OK;
 }

@@ -32,6 +32,11 @@ dunlin_status dunlin_trainer_pool_create(const dunlin_model *model,
             out_error, DUNLIN_ARGUMENT, "learner", 0,
             "a pool's gradient hook is its own (FedProx, SCAFFOLD); leave gradient_fn empty");
     }
+    if (copy.precision != NULL || copy.grad_bits != NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "learner", 0,
+                            "a pool trains in the precision of each round's plan; leave precision "
+                            "and grad_bits empty");
+    }
     dunlin_alloc alloc = dunlin__alloc_or_default(&copy.alloc);
     dunlin_trainer_pool *pool = dunlin__alloc_zeroed(&alloc, 1, sizeof *pool);
     dunlin__pool_slot *slots = dunlin__alloc_zeroed(&alloc, (size_t)n_trainers, sizeof *slots);
@@ -190,7 +195,8 @@ static bool same_recipe(const dunlin__recipe *a, const dunlin__recipe *b)
            a->weight_decay == b->weight_decay && a->hook == b->hook &&
            a->optimizer == b->optimizer && a->clip_norm == b->clip_norm &&
            a->clip_value == b->clip_value && a->has_ignored_label == b->has_ignored_label &&
-           a->ignored_label == b->ignored_label && a->is_mixed == b->is_mixed && same_choice(a, b);
+           a->ignored_label == b->ignored_label && a->is_mixed == b->is_mixed &&
+           strcmp(a->precision, b->precision) == 0 && same_choice(a, b);
 }
 
 /* A trainer of larger steps than are wanted does as well: devices whose remainders differ share
@@ -306,6 +312,12 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
     }
     if (recipe->is_mixed && options.loss == DUNLIN_LOSS_CROSS_ENTROPY) {
         options.loss = DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
+    }
+    if (recipe->precision[0] != '\0') {
+        const dunlin_trainer_options unset = DUNLIN_TRAINER_OPTIONS_INIT;
+        options.precision = recipe->precision;
+        options.lr =
+            unset.lr; /* a rate of the app's own is never used: the plan has one, or bits */
     }
     if (recipe->has_parameters) {
         choose_parameters(recipe, groups, &options);

@@ -18,6 +18,7 @@ typedef enum dunlin__hook {
 #define DUNLIN_RECIPE_NAME_BYTES 64
 #define DUNLIN_RECIPE_PATTERN_BYTES 256
 #define DUNLIN_RECIPE_PREFIX_BYTES 512
+#define DUNLIN_RECIPE_PRECISION_BYTES 16
 
 typedef struct dunlin__recipe_group {
     char name[DUNLIN_RECIPE_NAME_BYTES];
@@ -39,6 +40,7 @@ typedef struct dunlin__recipe {
     float clip_value;
     bool has_ignored_label; /* else the pool's */
     int32_t ignored_label;
+    char precision[DUNLIN_RECIPE_PRECISION_BYTES]; /* "": float32 */
     bool is_mixed;       /* two examples into one: the loss is over shares of classes */
     bool has_parameters; /* what follows; else the pool's */
     bool no_norm_decay;

@@ -4,9 +4,11 @@
  * Invariant: weights pass through in blocks, so a model exists once, in the trainer's arena.
  */
 #include "builtin.h"
+#include "builtin_rounding.h"
 
 #include <dunlin/trainer_advanced.h>
 
+#include <math.h>
 #include <string.h>
 
 #define BLOCK_FLOATS 2048
@@ -23,24 +25,23 @@ void dunlin__builtin_free_tensors(dunlin_builtin *builtin)
     builtin->tensors_capacity = 0;
 }
 
-/* The trainer's parameter of a name and where it begins in the flat order; false if there is none.
- */
-static bool find_parameter(const dunlin_trainer *trainer, const char *name,
-                           dunlin_parameter_info *out_info, int64_t *out_first)
+/* The trainer's parameter of a name and where it begins in the flat order; -1 if there is none. */
+static int32_t find_parameter(const dunlin_trainer *trainer, const char *name,
+                              dunlin_parameter_info *out_info, int64_t *out_first)
 {
     int64_t first = 0;
     int32_t n_parameters = dunlin_trainer_n_parameters(trainer);
     for (int32_t i = 0; i < n_parameters; i++) {
         if (dunlin_trainer_parameter(trainer, i, out_info) != DUNLIN_OK) {
-            return false;
+            return -1;
         }
         if (strcmp(out_info->name, name) == 0) {
             *out_first = first;
-            return true;
+            return i;
         }
         first += out_info->n_elements;
     }
-    return false;
+    return -1;
 }
 
 /* Whether a variance begins at a place of the flat order, which is the model's. */
@@ -67,27 +68,77 @@ static void raise_to_zero(float *values, int64_t n)
     }
 }
 
+/* The next block of a tensor. */
+static int64_t block_of(const dunlin_weights_tensor *tensor, int64_t done)
+{
+    const int64_t left = tensor->n_elements - done;
+    return left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+}
+
+static dunlin_status fail_load(dunlin_builtin *builtin, dunlin_status status,
+                               const dunlin_weights_tensor *tensor)
+{
+    return dunlin__fail(&builtin->error, status, "learner", 0,
+                        "tensor %.100s could not be loaded: %s", tensor->name,
+                        dunlin_status_text(status));
+}
+
+/* In integers a parameter gets its scale before its values come; *out_unit is 0 in float32. */
+static dunlin_status begin_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
+                                  int32_t index, int32_t parameter, float *out_unit)
+{
+    const dunlin_weights_tensor *tensor = &from->tensors[index];
+    float block[BLOCK_FLOATS];
+    float largest = 0.0F;
+    dunlin_status status = DUNLIN_OK;
+    *out_unit = 0.0F;
+    if (dunlin_trainer_n_scales(builtin->slot->trainer) == 0) {
+        return DUNLIN_OK;
+    }
+    for (int64_t done = 0; status == DUNLIN_OK && done < tensor->n_elements;) {
+        const int64_t n = block_of(tensor, done);
+        status = from->read_fn(from->ctx, index, done, n, block);
+        for (int64_t i = 0; status == DUNLIN_OK && i < n; i++) {
+            /* Not a number stays, so that it is refused by name. */
+            largest = fabsf(block[i]) <= largest ? largest : fabsf(block[i]);
+        }
+        done += n;
+    }
+    if (status == DUNLIN_OK) {
+        status =
+            dunlin_trainer_begin_parameter(builtin->slot->trainer, parameter, largest, out_unit);
+    }
+    return status == DUNLIN_OK ? DUNLIN_OK : fail_load(builtin, status, tensor);
+}
+
+/* How values are changed on their way into the trainer. */
+typedef struct on_the_way {
+    bool is_variance;
+    float unit; /* in integers; 0: float32 */
+    uint64_t key;
+} on_the_way;
+
 /* A tensor's values into the trainer, from `place` of its flat order on. */
 static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
-                                 int32_t index, int64_t place, bool is_variance)
+                                 int32_t index, int64_t place, const on_the_way *way)
 {
     const dunlin_weights_tensor *tensor = &from->tensors[index];
     float block[BLOCK_FLOATS];
     for (int64_t done = 0; done < tensor->n_elements;) {
-        int64_t left = tensor->n_elements - done;
-        int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+        const int64_t n = block_of(tensor, done);
         dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
-        if (is_variance && status == DUNLIN_OK) {
+        if (way->is_variance && status == DUNLIN_OK) {
             raise_to_zero(block, n);
+        }
+        if (way->unit > 0.0F && status == DUNLIN_OK) {
+            dunlin__rounding_apply(way->key, way->unit, done, n, block);
         }
         if (status == DUNLIN_OK) {
             status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
                                                 place + done, n, block);
         }
         if (status != DUNLIN_OK) {
-            return dunlin__fail(&builtin->error, status, "learner", 0,
-                                "tensor %.100s could not be loaded: %s", tensor->name,
-                                dunlin_status_text(status));
+            return fail_load(builtin, status, tensor);
         }
         done += n;
     }
@@ -101,7 +152,8 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
     dunlin_trainer *trainer = builtin->slot->trainer;
     dunlin_parameter_info info = {0};
     int64_t first = 0;
-    if (!find_parameter(trainer, tensor->name, &info, &first)) {
+    const int32_t parameter = find_parameter(trainer, tensor->name, &info, &first);
+    if (parameter < 0) {
         return dunlin__fail(&builtin->error, DUNLIN_MISMATCH, "learner", 0,
                             "the server's tensor %.100s is not in the model of this device",
                             tensor->name);
@@ -123,7 +175,10 @@ static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_r
     }
     builtin->tensors[builtin->n_tensors] = *tensor;
     builtin->first_weights[builtin->n_tensors++] = first;
-    return copy_tensor(builtin, base, index, first, holds_variance(builtin, first));
+    on_the_way way = {.is_variance = holds_variance(builtin, first),
+                      .key = dunlin__rounding_key(builtin->seed, builtin->round, (uint64_t)index)};
+    DUNLIN_TRY(begin_tensor(builtin, base, index, parameter, &way.unit));
+    return copy_tensor(builtin, base, index, first, &way);
 }
 
 dunlin_status dunlin__builtin_load_weights(dunlin_builtin *builtin,
@@ -156,12 +211,13 @@ dunlin_status dunlin__builtin_load_correction(dunlin_builtin *builtin,
                                               const dunlin_weights_reader *correction)
 {
     for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i], false));
+        DUNLIN_TRY(copy_tensor(builtin, correction, i, builtin->first_weights[i],
+                               &(on_the_way){.is_variance = false}));
     }
     DUNLIN_TRY(dunlin_trainer_copy_weights_to_slot(builtin->slot->trainer, 0));
     for (int32_t i = 0; i < builtin->n_tensors; i++) {
-        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i],
-                               holds_variance(builtin, builtin->first_weights[i])));
+        const on_the_way way = {.is_variance = holds_variance(builtin, builtin->first_weights[i])};
+        DUNLIN_TRY(copy_tensor(builtin, base, i, builtin->first_weights[i], &way));
     }
     return DUNLIN_OK;
 }

@@ -25,8 +25,10 @@ static const uint32_t FEATURES[] = {
     DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
     DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
     DUNLIN_V1_FEATURE_RUN_OVER,           DUNLIN_V1_FEATURE_CLIP_ORDERS,
-    DUNLIN_V1_FEATURE_ENCODING_PACKED}; /* the last: see below */
+    DUNLIN_V1_FEATURE_PRECISION,          DUNLIN_V1_FEATURE_ENCODING_PACKED};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
+#define N_ENCODED 2 /* the last: an app that sends float32 alone has none of them */
+_Static_assert(sizeof FEATURES <= sizeof((dunlin_v1_capabilities_t *)0)->features, "room for all");
 
 /* The reply's buffer, for the length of one call. */
 typedef struct reply_buffer {
@@ -202,7 +204,7 @@ static void fill_checkin(const dunlin_client *client, const dunlin_conditions *c
     out->capabilities.encodings_count = 2;
     memcpy(out->capabilities.features, FEATURES, sizeof FEATURES);
     out->capabilities.features_count =
-        (pb_size_t)(N_FEATURES - (client->options.sends_plain ? 1 : 0));
+        (pb_size_t)(N_FEATURES - (client->options.sends_plain ? N_ENCODED : 0));
     out->has_conditions = true;
     out->conditions.charging = conditions->is_charging;
     out->conditions.unmetered = conditions->is_unmetered;
@@ -331,18 +333,23 @@ static dunlin_status check_scaffold(dunlin_client *client, const dunlin__assignm
 /* What an update is to look like on its way up. */
 static dunlin_status check_encoding(dunlin_client *client, const dunlin__assignment *assignment)
 {
-    if (assignment->kind == DUNLIN_V1_KIND_TRAIN &&
-        ((assignment->plan.update_encoding != DUNLIN_V1_ENCODING_F32 &&
-          assignment->plan.update_encoding != DUNLIN_V1_ENCODING_PACKED) ||
-         assignment->plan.noise_multiplier > 0.0F)) {
-        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the plan asks for noise or an encoding other than F32 and PACKED");
+    const dunlin__training_plan *plan = &assignment->plan;
+    const dunlin_v1_encoding_t encoding = plan->update_encoding;
+    const bool is_training = assignment->kind == DUNLIN_V1_KIND_TRAIN;
+    const bool is_int8 = is_training && encoding == DUNLIN_V1_ENCODING_INT8_SCALE;
+    const bool is_sent =
+        encoding == DUNLIN_V1_ENCODING_F32 || encoding == DUNLIN_V1_ENCODING_PACKED || is_int8;
+    const char *why = NULL;
+    if (is_training && (!is_sent || plan->noise_multiplier > 0.0F)) {
+        why = "noise or an encoding other than F32, INT8_SCALE and PACKED";
+    } else if (is_int8 && plan->precision[0] == '\0') {
+        why = "an update in INT8_SCALE without a precision of int8";
+    } else if ((plan->has_packing || is_int8) && client->options.sends_plain) {
+        why = "a packed or int8 update; this app sends float32 alone";
     }
-    if (assignment->plan.has_packing && client->options.sends_plain) {
-        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the plan asks for a packed update; this app sends float32 alone");
-    }
-    return DUNLIN_OK;
+    return why == NULL ? DUNLIN_OK
+                       : dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                                      "the plan asks for %s", why);
 }
 
 dunlin_status dunlin__assignment_read(dunlin_client *client)

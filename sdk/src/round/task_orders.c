@@ -84,6 +84,8 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
     task->gradient_clip_value = plan->gradient_clip_value;
     task->has_ignored_label = plan->ignores_label;
     task->ignored_label = plan->ignored_label;
+    task->precision = plan->precision[0] != '\0' ? plan->precision : NULL;
+    task->grad_bits = (int32_t)plan->grad_bits;
     /* Of a plan to evaluate it is not checked, and no matter. */
     const bool is_known = (size_t)plan->optimizer < sizeof optimizer_of / sizeof optimizer_of[0];
     task->optimizer = is_known ? optimizer_of[plan->optimizer] : DUNLIN_TASK_OPTIMIZER_SGD;

@@ -2,11 +2,12 @@
  * update_write.c - the update: made once from what the learner saved, written with its manifest.
  *
  * Stages, in this order: the difference from the base (update_values), what earlier updates left
- * (update_left), the bound (update_clip), packing (update_pack), the file. Only a block of the
- * model is in memory at a time.
+ * (update_left), the bound (update_clip), packing (update_pack) or int8 (update_int8), the file.
+ * Only a block of the model is in memory at a time.
  */
 #include "submit.h"
 #include "update_clip.h"
+#include "update_int8.h"
 #include "update_left.h"
 #include "update_pack.h"
 #include "update_values.h"
@@ -90,12 +91,30 @@ static dunlin_status write_streams(update_job *job, dunlin__stream_file *file)
     return dunlin__stream_file_end(file);
 }
 
-static bool is_packed(const dunlin_client *client)
+/* Whole weights of int8, as they are. */
+static dunlin_status write_int8(update_job *job, dunlin__stream_file *file)
 {
-    return client->round->assignment.plan.update_encoding == DUNLIN_V1_ENCODING_PACKED;
+    uint64_t ignored = 0;
+    dunlin__update_int8 update = {
+        .values = &job->values, .clip = &job->clip, .base_index = job->base_index};
+    update.n_tensors =
+        dunlin__update_choose(job->client->round, true, true, job->base_index, &ignored);
+    DUNLIN_TRY(dunlin__local_write(job->client, &job->values.fresh, job->values.fresh_index, NULL));
+    DUNLIN_TRY(dunlin__update_int8_write(&update, file));
+    return dunlin__stream_file_end(file);
 }
 
-/* What cannot be sent is not written either; of a packed update that is known later. */
+static dunlin_status write_file(update_job *job, dunlin__stream_file *file)
+{
+    const dunlin_v1_encoding_t encoding = job->client->round->assignment.plan.update_encoding;
+    if (encoding == DUNLIN_V1_ENCODING_PACKED) {
+        return write_packed(job, file);
+    }
+    return encoding == DUNLIN_V1_ENCODING_INT8_SCALE ? write_int8(job, file)
+                                                     : write_streams(job, file);
+}
+
+/* What cannot be sent is not written either; of another encoding that is known later. */
 static dunlin_status check_update(update_job *job)
 {
     dunlin_client *client = job->client;
@@ -105,7 +124,8 @@ static dunlin_status check_update(update_job *job)
     if (is_scaffold) {
         (void)dunlin__update_choose(client->round, true, false, job->base_index, &total_bytes);
     }
-    if (!is_packed(client) && total_bytes > client->options.max_upload_bytes) {
+    const bool is_plain = client->round->assignment.plan.update_encoding == DUNLIN_V1_ENCODING_F32;
+    if (is_plain && total_bytes > client->options.max_upload_bytes) {
         return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
                             "the update has %llu bytes; this client sends at most %llu a round",
                             (unsigned long long)total_bytes,
@@ -139,7 +159,7 @@ static dunlin_status write_update(update_job *job)
     dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
                                                      DUNLIN_MANIFEST_UPDATE);
     if (status == DUNLIN_OK) {
-        status = is_packed(client) ? write_packed(job, &file) : write_streams(job, &file);
+        status = write_file(job, &file);
     }
     dunlin__stream_file_close(&file);
     return status;

@@ -5,6 +5,7 @@
 #include "evaluate_plan.h"
 
 #include <dunlin/trainer.h>
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
 #include <stdlib.h>
@@ -54,6 +55,11 @@ dunlin_status dunlin__evaluator_check_plan(const struct dunlin_model *model,
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     int64_t n_trained = 0;
     dunlin_error reason = {0};
+    if (orders->precision[0] != '\0' &&
+        dunlin_model_check_precision(model, orders->precision, &reason) != DUNLIN_OK) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "task", 0,
+                            "the plan does not fit model %.80s: %.300s", task->model, reason.text);
+    }
     if (!orders->has_parameters || orders->parameters.groups_count > n_most) {
         return DUNLIN_OK;
     }

@@ -10,7 +10,7 @@
 struct dunlin_model;
 
 /* ARGUMENT, UNSUPPORTED: the plan's groups or prefixes name nothing of the model, or leave nothing
- * to train. */
+ * to train, or its precision has not what the model has. */
 DUNLIN_NODISCARD dunlin_status dunlin__evaluator_check_plan(const struct dunlin_model *model,
                                                             const dunlin__server_task *task,
                                                             dunlin_error *error);

@@ -12,6 +12,7 @@
 #include <mem/checked.h>
 #include <mem/support.h>
 #include <wire/digest.h>
+#include <wire/int8.h>
 #include <wire/tensor_stream.h>
 
 #include <errno.h>
@@ -22,6 +23,13 @@
 #include <unistd.h>
 
 #define BLOCK_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
+
+uint64_t dunlin__layout_update_bytes(const dunlin__layout *layout)
+{
+    return layout->is_int8 ? layout->n_shared_values +
+                                 (uint64_t)layout->n_shared_tensors * DUNLIN_INT8_SCALE_BYTES
+                           : layout->n_shared_values * sizeof(float);
+}
 
 dunlin_status dunlin__layout_check(dunlin__layout *layout, dunlin_error *error)
 {

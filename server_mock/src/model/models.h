@@ -16,6 +16,7 @@ typedef struct dunlin__layout {
     uint64_t n_values;
     uint32_t chunk_bytes;    /* of the streams */
     bool has_control;        /* SCAFFOLD: a control variate goes with the weights */
+    bool is_int8;            /* what comes back is INT8_SCALE */
     const bool *is_variance; /* of each tensor: its values are never below 0; NULL: not known */
     /* Filled in by dunlin__layout_check(): what comes back of the weights, which is all but LOCAL
      * tensors, and what has variates, which are the averaged ones. */
@@ -33,6 +34,9 @@ typedef enum dunlin__layout_part {
     DUNLIN_LAYOUT_AVERAGED, /* those with variates */
 } dunlin__layout_part;
 bool dunlin__layout_has(const dunlin__layout *layout, uint32_t tensor, dunlin__layout_part part);
+
+/* Bytes of the stream "update" that comes back, unless it is packed. */
+uint64_t dunlin__layout_update_bytes(const dunlin__layout *layout);
 
 /* Makes the tensors whose names begin with one of `prefixes` (separated by commas) LOCAL. DATA
  * names a prefix that no tensor has. */

@@ -3,6 +3,7 @@
  */
 #include "spool.h"
 
+#include "spool_int8.h"
 #include "spool_packed.h"
 
 #include <mem/support.h>
@@ -53,8 +54,11 @@ static dunlin_status check_stream(const dunlin__stream *stream, uint32_t stream_
             stream->name, stream_index, DUNLIN_STREAM_UPDATE,
             layout->has_control ? ", then \"" DUNLIN_STREAM_CONTROL_DELTA "\"" : " alone");
     }
-    const dunlin_v1_encoding_t encoding =
-        packing != NULL ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
+    const dunlin_v1_encoding_t plain =
+        layout->is_int8 ? DUNLIN_V1_ENCODING_INT8_SCALE : DUNLIN_V1_ENCODING_F32;
+    const dunlin_v1_encoding_t encoding = packing != NULL ? DUNLIN_V1_ENCODING_PACKED : plain;
+    const uint64_t n_bytes =
+        stream_index == 0 ? dunlin__layout_update_bytes(layout) : wanted.n_values * sizeof(float);
     if (stream->encoding != encoding) {
         return dunlin__fail(
             error, DUNLIN_UNSUPPORTED, "update", 0, "the update is %s; the plan asks for %s",
@@ -63,13 +67,12 @@ static dunlin_status check_stream(const dunlin__stream *stream, uint32_t stream_
     if (packing != NULL && stream->n_tensors == wanted.n_tensors) {
         return dunlin__packing_compare(packing, &stream->packing, true, error);
     }
-    if (stream->n_tensors != wanted.n_tensors ||
-        stream->total_bytes != wanted.n_values * sizeof(float)) {
+    if (stream->n_tensors != wanted.n_tensors || stream->total_bytes != n_bytes) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "update", 0,
                             "the update has %" PRIu32 " tensors and %" PRIu64
                             " bytes; the model has %" PRIu32 " and %" PRIu64,
                             stream->n_tensors, (uint64_t)stream->total_bytes, wanted.n_tensors,
-                            wanted.n_values * sizeof(float));
+                            n_bytes);
     }
     return DUNLIN_OK;
 }
@@ -181,11 +184,13 @@ static dunlin_status join_chunk(joiner *join, const dunlin__manifest_record *rec
     return status;
 }
 
-static dunlin_status decode_all(joiner *join, const uint8_t *manifest, size_t n_manifest)
+static dunlin_status decode_all(joiner *join, const uint8_t *manifest, size_t n_manifest,
+                                bool is_int8)
 {
     const dunlin__spool_files files = {.folder = join->folder, .path = join->path, .fd = join->fd};
-    DUNLIN_TRY(
-        dunlin__spool_packed(&files, manifest, n_manifest, join->alloc, join->report, join->error));
+    DUNLIN_TRY(is_int8 ? dunlin__spool_int8(&files, manifest, n_manifest, join->block, join->error)
+                       : dunlin__spool_packed(&files, manifest, n_manifest, join->alloc,
+                                              join->report, join->error));
     return fsync(join->fd) == 0 ? DUNLIN_OK
                                 : dunlin__file_fail(join->error, "syncing", join->path, errno);
 }
@@ -236,8 +241,9 @@ dunlin_status dunlin__update_spool(const char *folder, const dunlin__layout *lay
         if (join.fd < 0) {
             status = dunlin__file_fail(error, "making", path, errno);
         } else {
-            status = packing != NULL ? decode_all(&join, manifest, n_manifest)
-                                     : join_all(&join, manifest, n_manifest);
+            status = packing != NULL || layout->is_int8
+                         ? decode_all(&join, manifest, n_manifest, packing == NULL)
+                         : join_all(&join, manifest, n_manifest);
         }
     }
     if (join.fd >= 0) {

@@ -28,10 +28,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__update_spool(const char *folder,
                                                     dunlin__spool_report *out_report,
                                                     dunlin_error *error);
 
-/* Reads an update's manifest and holds it against the table: an F32 stream "update" with all
- * tensors that are not LOCAL, and with SCAFFOLD "control_delta" with those that are averaged.
- * With a packing, which is what the device was told, it is the one PACKED stream "update". MISMATCH
- * names what differs. */
+/* Reads an update's manifest and holds it against the table: an F32 stream "update", or an
+ * INT8_SCALE one where the layout says so, with all tensors that are not LOCAL, and with SCAFFOLD
+ * "control_delta" with those that are averaged. With a packing, which is what the device was told,
+ * it is the one PACKED stream "update". MISMATCH names what differs. */
 DUNLIN_NODISCARD dunlin_status dunlin__update_check_manifest(const uint8_t *bytes, size_t n_bytes,
                                                              const dunlin__layout *layout,
                                                              const dunlin__packing *packing,

@@ -5,15 +5,9 @@
 #define DUNLIN_SERVER_SPOOL_PACKED_H
 
 #include "spool.h"
+#include "spool_chunks.h"
 
 #include <wire/compress.h>
-
-/* Where it comes from and goes to. */
-typedef struct dunlin__spool_files {
-    const char *folder; /* of the chunks, by their hashes */
-    const char *path;
-    int fd;
-} dunlin__spool_files;
 
 /* Decodes the update of a manifest that has been checked, block by block, into the open file; the
  * report gets the square of the norm. A value or size that breaks a rule of the packing is

@@ -78,7 +78,7 @@ static uint64_t left_ms(int64_t deadline_ms, int64_t now_ms)
 /* The most that the device's update has. */
 static uint64_t most_up(const dunlin__server *server, bool packs)
 {
-    uint64_t n_bytes = server->layout.n_shared_values * sizeof(float);
+    uint64_t n_bytes = dunlin__layout_update_bytes(&server->layout);
     dunlin_error ignored = {0};
     if (server->task.is_packed && packs &&
         dunlin__compress_most(&server->task, server->layout.tensors, server->layout.n_tensors,
@@ -191,7 +191,8 @@ static void fill_plan(const dunlin__server *server, int64_t client_index, bool p
     plan->batch_size = from->batch;
     plan->max_steps = from->max_steps;
     plan->max_examples = from->max_examples;
-    plan->learning_rate = fmaxf((float)(from->lr * decay), 1e-30f);
+    const bool has_rate = from->orders.precision[0] == '\0';
+    plan->learning_rate = has_rate ? fmaxf((float)(from->lr * decay), 1e-30f) : 0.0f;
     plan->momentum = (float)from->momentum;
     plan->weight_decay = (float)from->weight_decay;
     bool is_fedprox = from->proximal_mu > 0;
@@ -207,14 +208,14 @@ static void fill_plan(const dunlin__server *server, int64_t client_index, bool p
     plan->update_form =
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
     plan->has_packing = server->task.is_packed && packs;
-    plan->update_encoding = plan->has_packing ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
+    plan->update_encoding = dunlin__server_task_encoding(&server->task, packs);
     if (plan->has_packing) {
         plan->feedback_rounds = server->task.feedback_rounds;
         plan->packing = dunlin__compress_of(&server->task, server->round.round, plan->seed);
     }
     plan->chunk_bytes = server->layout.chunk_bytes;
     plan->evaluates = from->evaluates;
-    dunlin__orders_fill(&server->task, plan);
+    dunlin__orders_fill(&server->task, server->round.round, plan);
 }
 
 static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,

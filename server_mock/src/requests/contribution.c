@@ -207,7 +207,7 @@ bool dunlin__serve_commit_prepare(dunlin__call_state *call)
     }
     bool is_evaluation = dunlin__server_task_is_evaluation(&server->task, assignment.round);
     const dunlin_v1_encoding_t encoding =
-        call->has_packing ? DUNLIN_V1_ENCODING_PACKED : DUNLIN_V1_ENCODING_F32;
+        dunlin__server_task_encoding(&server->task, call->has_packing);
     bool is_right = is_evaluation ? call->commit.kind == DUNLIN_V1_KIND_EVALUATE
                                   : call->commit.kind == DUNLIN_V1_KIND_TRAIN &&
                                         call->commit.encoding == encoding;

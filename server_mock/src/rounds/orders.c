@@ -8,6 +8,11 @@
 
 #include "clip.h"
 
+#include <string.h>
+
+_Static_assert(sizeof(((dunlin__training_plan *)0)->precision) == DUNLIN_SERVER_PRECISION_BYTES,
+               "a precision's name is as long in a task as in a plan");
+
 static bool has_changes(const dunlin__server_orders *orders)
 {
     return orders->cutout > 0 || orders->shift > 0 || orders->mixup > 0 || orders->noise > 0;
@@ -41,6 +46,7 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
         {orders->ignores_label, DUNLIN_V1_FEATURE_IGNORED_LABEL},
         {orders->optimizer > DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER},
         {has_changes(orders), DUNLIN_V1_FEATURE_EXAMPLE_CHANGES},
+        {orders->precision[0] != '\0', DUNLIN_V1_FEATURE_PRECISION},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -64,10 +70,13 @@ void dunlin__orders_settle(dunlin__server_task *task, const dunlin__layout *layo
     }
 }
 
-void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan *plan)
+void dunlin__orders_fill(const dunlin__server_task *task, uint64_t round,
+                         dunlin__training_plan *plan)
 {
     const dunlin__server_orders *orders = &task->plan.orders;
     plan->optimizer = orders->optimizer;
+    memcpy(plan->precision, orders->precision, sizeof plan->precision);
+    plan->grad_bits = dunlin__server_task_grad_bits(task, round);
     plan->clips_layers = task->plan.clips_layers;
     plan->reports_clip = task->plan.clip_quantile > 0;
     plan->has_parameters = orders->has_parameters;

@@ -19,7 +19,8 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
  * keep for others. */
 void dunlin__orders_settle(dunlin__server_task *task, const dunlin__layout *layout);
 
-/* The orders into a plan. */
-void dunlin__orders_fill(const dunlin__server_task *task, dunlin__training_plan *plan);
+/* The orders of a round into its plan. */
+void dunlin__orders_fill(const dunlin__server_task *task, uint64_t round,
+                         dunlin__training_plan *plan);
 
 #endif

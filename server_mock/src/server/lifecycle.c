@@ -83,6 +83,7 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
     DUNLIN_TRY(check_judges(server, error));
     server->layout.chunk_bytes = server->task.chunk_bytes;
     server->layout.has_control = server->task.plan.is_scaffold;
+    server->layout.is_int8 = dunlin__server_task_is_int8(&server->task);
     dunlin__orders_settle(&server->task, &server->layout);
     DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
     return dunlin__layout_check(&server->layout, error);

@@ -161,7 +161,9 @@ static dunlin_status read_algorithm(const dunlin__task_place *at, const json_t *
 static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
                                dunlin__server_task *task)
 {
-    char text[16] = "delta";
+    const bool is_in_integers = task->plan.orders.precision[0] != '\0';
+    char text[16];
+    (void)snprintf(text, sizeof text, "%s", is_in_integers ? "weights" : "delta");
     if (json_object_get(root, "update_form") != NULL) {
         DUNLIN_TRY(dunlin__task_read_text(at, root, "update_form", true, text, sizeof text));
     }
@@ -296,6 +298,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(dunlin__task_read_object(at, root, &plan, task));
     DUNLIN_TRY(dunlin__task_read_object(at, root, &policy, task));
     DUNLIN_TRY(dunlin__task_read_orders(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_precision(at, root, task));
     DUNLIN_TRY(dunlin__task_read_rounds(at, root, task));
     DUNLIN_TRY(read_algorithm(at, root, task));
     DUNLIN_TRY(read_form(at, root, task));

@@ -15,6 +15,9 @@
 #define DUNLIN_SERVER_ROUNDS 100000u
 #define DUNLIN_SERVER_DEADLINES 64u /* different ones of a task */
 
+#define DUNLIN_SERVER_PRECISION_BYTES 16u
+#define DUNLIN_SERVER_GRAD_BITS 16u /* stages of a run */
+
 /* What a plan orders beside the plain training. */
 typedef struct dunlin__server_orders {
     bool has_parameters;
@@ -39,6 +42,9 @@ typedef struct dunlin__server_orders {
     bool ignores_label;
     int32_t ignored_label;
     dunlin_v1_optimizer_t optimizer;
+    char precision[DUNLIN_SERVER_PRECISION_BYTES]; /* "": float32 */
+    uint32_t grad_bits[DUNLIN_SERVER_GRAD_BITS];   /* each for its part of the rounds */
+    uint32_t n_grad_bits;                          /* 0: the precision's own */
 } dunlin__server_orders;
 
 typedef struct dunlin__server_plan {
@@ -125,6 +131,16 @@ bool dunlin__server_task_is_judged(const dunlin__server_task *task);
 
 /* From the opening of a round, or its first assignment, to its end. */
 uint64_t dunlin__server_task_deadline_ms(const dunlin__server_task *task, uint64_t round);
+
+/* True if what comes up is int8: whole weights that were trained in a precision. */
+bool dunlin__server_task_is_int8(const dunlin__server_task *task);
+
+/* What the streams of an update are written in, by a device that packs or by one that does not. */
+dunlin_v1_encoding_t dunlin__server_task_encoding(const dunlin__server_task *task, bool packs);
+
+/* Bits of a step's largest update in a round: the stages of the task share its rounds evenly, the
+ * first ones taking what is over. 0: the precision's own. */
+uint32_t dunlin__server_task_grad_bits(const dunlin__server_task *task, uint64_t round);
 
 /* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);

@@ -37,12 +37,15 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_GRADIENT_CLIP] = "plan.gradient_clip_norm or gradient_clip_value",
     [DUNLIN_TRAIT_MIXUP] = "plan.mixup",
     [DUNLIN_TRAIT_IGNORED_LABEL] = "plan.ignore_label",
+    [DUNLIN_TRAIT_PRECISION] = "plan.precision",
+    [DUNLIN_TRAIT_INT8] = "plan.precision with update_form weights, its default",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
 #define AVERAGED "its control variate goes with the plain average"
 #define MOSTLY_ZERO "most of what devices send of an entry is 0"
 #define PLAIN "its variates follow from plain steps at one rate"
+#define BITS "its rate is grad_bits"
 #define REFUSE(a, b, why)                                                                          \
     {                                                                                              \
         a, b, DUNLIN_TOGETHER_REFUSED, why                                                         \
@@ -71,6 +74,7 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_GRADIENT_CLIP, PLAIN),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PACKED,
            "an update that is rounded would not fit its variate"),
+    REFUSE(DUNLIN_TRAIT_INT8, DUNLIN_TRAIT_PACKED, "differences are packed: update_form delta"),
     REFUSE(DUNLIN_TRAIT_PACKED, DUNLIN_TRAIT_WEIGHTS, "differences are packed, not whole weights"),
     REFUSE(DUNLIN_TRAIT_DOWN, DUNLIN_TRAIT_WEIGHTS,
            "whole weights would bring the rounding of the base into the model"),
@@ -78,6 +82,16 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SELECTED, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, MOSTLY_ZERO),
     REFUSE(DUNLIN_TRAIT_MOMENTUM, DUNLIN_TRAIT_ADAPTIVE, "momentum is of optimizer sgd"),
     REFUSE(DUNLIN_TRAIT_MIXUP, DUNLIN_TRAIT_IGNORED_LABEL, "mixup mixes every label"),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_SCAFFOLD, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_FEDPROX, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_MOMENTUM, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_ADAPTIVE, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_SCHEDULE, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_GRADIENT_CLIP, BITS),
+    REFUSE(DUNLIN_TRAIT_PRECISION, DUNLIN_TRAIT_MIXUP, "its loss takes whole labels"),
+    REFUSE(DUNLIN_TRAIT_INT8, DUNLIN_TRAIT_CLIP_NORM,
+           "what is clipped is no int8: update_form delta"),
+    REFUSE(DUNLIN_TRAIT_INT8, DUNLIN_TRAIT_STATISTICS, "a running statistic is no int8"),
     REFUSE(DUNLIN_TRAIT_ROLLBACK, DUNLIN_TRAIT_NO_TEST_SET, "there is nothing to judge models by"),
 };
 #define N_RULES (sizeof rules / sizeof rules[0])
@@ -143,7 +157,9 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(orders->gradient_clip_norm > 0 || orders->gradient_clip_value > 0,
                   DUNLIN_TRAIT_GRADIENT_CLIP) |
            bit_if(orders->mixup > 0, DUNLIN_TRAIT_MIXUP) |
-           bit_if(orders->ignores_label, DUNLIN_TRAIT_IGNORED_LABEL);
+           bit_if(orders->ignores_label, DUNLIN_TRAIT_IGNORED_LABEL) |
+           bit_if(orders->precision[0] != '\0', DUNLIN_TRAIT_PRECISION) |
+           bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)

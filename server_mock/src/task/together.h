@@ -36,6 +36,8 @@ typedef enum dunlin__trait {
     DUNLIN_TRAIT_GRADIENT_CLIP,
     DUNLIN_TRAIT_MIXUP,
     DUNLIN_TRAIT_IGNORED_LABEL,
+    DUNLIN_TRAIT_PRECISION,
+    DUNLIN_TRAIT_INT8,
     DUNLIN_TRAIT_NO_TEST_SET, /* of the server */
     DUNLIN_N_TRAITS
 } dunlin__trait;

@@ -5,6 +5,7 @@
 
 #include <wire/compress.h>
 #include <wire/digest.h>
+#include <wire/int8.h>
 #include <wire/signature.h>
 
 #include <stdarg.h>
@@ -251,6 +252,12 @@ static bool find_chunk(fake_server *server, const uint8_t sha256[DUNLIN_SHA256_B
     return false;
 }
 
+/* Its bytes are not its values. */
+static bool is_encoded(const fake_server *server)
+{
+    return server->plan.update_encoding != DUNLIN_V1_ENCODING_F32;
+}
+
 void fake_on_put(fake_server *server, fake_exchange *x)
 {
     dunlin__manifest_source source = dunlin__manifest_source_memory(x->body, x->body_bytes);
@@ -259,8 +266,8 @@ void fake_on_put(fake_server *server, fake_exchange *x)
     if (x->body_bytes > sizeof server->put_manifest ||
         dunlin__manifest_check_all(&source, DUNLIN_MANIFEST_UPDATE, &summary, &error) !=
             DUNLIN_OK ||
-        (server->plan.has_packing ? summary.total_bytes > sizeof server->packed
-                                  : summary.total_bytes != sizeof server->update) ||
+        (is_encoded(server) ? summary.total_bytes > sizeof server->packed
+                            : summary.total_bytes != sizeof server->update) ||
         summary.n_tensors != FAKE_TENSORS) {
         fake_complain(server, "put: a wrong manifest %s", error.text);
         return;
@@ -321,7 +328,7 @@ void fake_on_chunk(fake_server *server, fake_exchange *x)
         fake_refuse(server, x, DUNLIN_V1_STATUS_CODE_WRONG_OFFSET);
         return;
     }
-    uint8_t *bytes = server->plan.has_packing ? server->packed : (uint8_t *)server->update;
+    uint8_t *bytes = is_encoded(server) ? server->packed : (uint8_t *)server->update;
     memcpy(bytes + chunk.offset + range.offset, x->body, x->body_bytes);
     *length += range.n_bytes;
     x->upload_offset = (int64_t)*length;
@@ -394,6 +401,26 @@ static void unpack_update(fake_server *server)
     dunlin__tensor_unpacker_close(unpacker);
 }
 
+static void decode_int8(fake_server *server)
+{
+    const uint8_t *from = server->packed;
+    float *to = server->update;
+    dunlin_error error = {0};
+    for (int t = 0; t < FAKE_TENSORS; t++) {
+        float scale = 0.0F;
+        const size_t n = (size_t)fake_tensors[t].n;
+        fake_require(server, dunlin__int8_scale_read(fake_tensors[t].name, from, &scale, &error),
+                     "scale");
+        from += DUNLIN_INT8_SCALE_BYTES;
+        fake_require(
+            server,
+            dunlin__int8_decode(fake_tensors[t].name, scale, (const int8_t *)from, n, to, &error),
+            "int8 values");
+        from += n;
+        to += n;
+    }
+}
+
 void fake_on_commit(fake_server *server, fake_exchange *x)
 {
     dunlin__commit_response response = {
@@ -416,6 +443,10 @@ void fake_on_commit(fake_server *server, fake_exchange *x)
     if (server->plan.has_packing && !server->is_committed &&
         server->commit.kind == DUNLIN_V1_KIND_TRAIN) {
         unpack_update(server);
+    }
+    if (server->plan.update_encoding == DUNLIN_V1_ENCODING_INT8_SCALE && !server->is_committed &&
+        server->commit.kind == DUNLIN_V1_KIND_TRAIN) {
+        decode_int8(server);
     }
     server->is_committed = true;
     server->n_contributions += server->outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED ? 1 : 0;

@@ -72,6 +72,9 @@ static dunlin_status adder_load(void *self, const dunlin_task *task,
     }
     learner->n_loads++;
     learner->task = *task;
+    learner->task.precision = NULL;
+    (void)snprintf(learner->precision, sizeof learner->precision, "%s",
+                   task->precision != NULL ? task->precision : "");
     learner->base = *base;
     learner->slice = 0;
     learner->evaluation = 0;

@@ -345,6 +345,9 @@ void fake_server_remake_base(fake_server *server)
                      dunlin__tensor_entry_make(fake_tensors[i].name, &shape, fake_tensors[i].rule,
                                                &entry, NULL),
                      "tensor");
+        if (server->has_no_statistic) {
+            entry.rule = DUNLIN_V1_RULE_AVERAGE;
+        }
         if (server->tensor_names_begin != '\0') {
             entry.name[0] = server->tensor_names_begin;
         }

@@ -69,6 +69,7 @@ typedef struct fake_server {
     int wrong_chunk_byte;
     int wrong_base_byte;
     int wrong_put_byte;
+    bool has_no_statistic;   /* "mean" is averaged; takes remaking the base */
     char tensor_names_begin; /* 0: as they are; takes remaking the base */
 
     uint8_t signing_key[DUNLIN_PRIVATE_KEY_BYTES];
@@ -156,6 +157,7 @@ typedef struct fake_learner {
     int n_evaluates;
     int evaluation; /* slice of the current one */
     dunlin_task task;
+    char precision[32]; /* the task's, whose text ends with load; "": none */
     dunlin_weights_reader base;
 } fake_learner;
 
