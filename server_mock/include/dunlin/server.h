@@ -92,6 +92,10 @@ typedef struct dunlin_server_options {
     const char *validation; /* --validation: models are judged on what it holds out of the training
                                part of test_set, as dunlin_tools_parse_validation() reads it with
                                ":first=M"; NULL: on the test part */
+    /* --insecure-noise-seed: the noise of private rounds follows from this number, so that fleets
+     * can be repeated; nothing is private then, and the status says so. */
+    bool has_insecure_noise_seed;
+    uint64_t insecure_noise_seed;
 } dunlin_server_options;
 #ifdef __cplusplus
 extern "C++" inline dunlin_server_options dunlin_server_options_init()
@@ -216,10 +220,12 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_rotate_signing_key(
 /**
  * What a private run costs, or the noise that a wanted epsilon needs: "sampling=poisson:0.01,
  * noise=1.1,rounds=1000,delta=1e-5" without the blank, or epsilon=2 in place of noise (PRIVACY.md
- * has all keys). Needs no server, and no round of one is private yet.
+ * has all keys). "state=FOLDER" asks what the closed rounds of a folder of state have cost, from
+ * its log alone. Needs no server.
  *
  * @return OK; ARGUMENT names the number and what it may be; UNSUPPORTED what cannot be accounted
- * for; LIMIT: the epsilon cannot be reached; MEMORY. *out_text is a JSON object; give it back with
+ * for; LIMIT: the epsilon cannot be reached; IO, STATE: no folder with private rounds; DATA: its
+ * log contradicts itself; MEMORY. *out_text is a JSON object; give it back with
  * dunlin_server_free_text(). On failure it is NULL.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_privacy(const char *question,

@@ -9,6 +9,7 @@
 #include "rounds/rounds.h"
 #include "secagg/secagg_ask.h"
 #include "server/lifecycle.h"
+#include "server/privacy_log.h"
 #include "server/status.h"
 #include "state/context.h"
 #include "task/options.h"
@@ -279,6 +280,9 @@ dunlin_status dunlin_server_privacy(const char *question, char **out_text, dunli
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dunlin__privacy_question asked;
     dunlin__privacy_answer answer;
+    if (strncmp(question, "state=", 6) == 0) {
+        return dunlin__privacy_log(question + 6, &alloc, out_text, out_error);
+    }
     DUNLIN_TRY(dunlin__privacy_read(question, &asked, out_error));
     DUNLIN_TRY(dunlin__privacy_account(&asked, &alloc, &answer, out_error));
     *out_text = dunlin__privacy_tell(&asked, &answer);

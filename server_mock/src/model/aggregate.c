@@ -75,10 +75,13 @@ static dunlin_status add_input(const dunlin__aggregate *aggregate,
     const dunlin__sums_term term = {.values = room->block,
                                     .origin = aggregate->sends_weights ? base : NULL,
                                     .weight = input->weight,
-                                    .scale = input->scale,
+                                    .scale = aggregate->noise != NULL ? 1 : input->scale,
                                     .first_value = part->place,
                                     .client_index = input->client_index};
     DUNLIN_TRY(read_input(input, part, room->block, error));
+    if (aggregate->noise != NULL) {
+        dunlin__noise_round(aggregate->noise, input->scale, room->block, part->n);
+    }
     DUNLIN_TRY(dunlin__sums_count(&room->sums, input->weight, error));
     return dunlin__sums_add(&room->sums, 0, part->n, &term, error);
 }
@@ -117,6 +120,9 @@ static dunlin_status find_means(const dunlin__aggregate *aggregate, const piece 
     const double divisor =
         aggregate->divisor > 0 ? aggregate->divisor : dunlin__sums_weight(&room->sums);
     dunlin__sums_read(&room->sums, 0, part->n, room->means);
+    for (size_t i = 0; i < part->n && aggregate->noise != NULL; i++) {
+        room->means[i] += dunlin__noise_draw(aggregate->noise, part->place + i);
+    }
     for (size_t i = 0; i < part->n; i++) {
         room->means[i] /= divisor;
     }
@@ -204,7 +210,8 @@ static dunlin_status aggregate_block(void *ctx, uint64_t first, size_t n, float 
     piece part = {0};
     uint64_t begin = 0;                          /* of the tensor, in this stream of the base */
     uint64_t place = aggregate->first_in_inputs; /* and in the updates */
-    for (uint32_t t = 0; aggregate->n_inputs > 0 && t < layout->n_tensors; t++) {
+    const bool has_sums = aggregate->n_inputs > 0 || aggregate->noise != NULL;
+    for (uint32_t t = 0; has_sums && t < layout->n_tensors; t++) {
         uint64_t n_tensor = layout->tensors[t].stored_bytes / sizeof(float);
         bool is_shared = dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED);
         if (!dunlin__layout_has(layout, t, aggregate->part)) {

@@ -9,6 +9,7 @@
 
 #include "models.h"
 #include "moments_file.h"
+#include "noise.h"
 #include "sums.h"
 #include "task/strategy.h"
 
@@ -52,7 +53,11 @@ void dunlin__aggregate_room_free(dunlin__aggregate_room *room, const dunlin_allo
  * With another strategy the quotient's place is taken by the median or the trimmed mean of the
  * u_i, each counting alike, or (of averaged tensors alone) the model goes a step of the server's
  * optimiser along it; the values must then be asked for in order, once. OVERFLOW names a value that
- * no sum takes. Plain data: fill in, use.
+ * no sum takes.
+ *
+ * With noise each update is rounded to its grid first, and the sums get noise before they are
+ * divided, also without inputs; then `weight` is 1 and there is a divisor. Plain data: fill in,
+ * use.
  */
 typedef struct dunlin__aggregate {
     const dunlin__layout *layout;
@@ -65,6 +70,7 @@ typedef struct dunlin__aggregate {
     bool sends_weights;
     const dunlin__strategy *strategy;
     dunlin__moments_file *moments; /* NULL: the strategy has none, or nothing is aggregated */
+    const dunlin__noise *noise;    /* NULL: none */
     dunlin__aggregate_room *room;
 } dunlin__aggregate;
 

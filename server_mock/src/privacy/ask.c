@@ -5,6 +5,8 @@
  */
 #include "ask.h"
 
+#include "terms.h"
+
 #include <mem/support.h>
 
 #include <jansson.h>
@@ -14,7 +16,6 @@
 
 #define WORD_BYTES 64u
 
-static const char *const samplings[] = {"first_come", "poisson", "fixed", "tree"};
 static const char *const accountants[] = {"", "rdp", "pld"};
 
 /* One number of the question. */
@@ -134,25 +135,6 @@ dunlin_status dunlin__privacy_read(const char *text, dunlin__privacy_question *o
     return DUNLIN_OK;
 }
 
-/* What the figures rest on, for people. */
-static const char *assumption_of(dunlin__privacy_sampling sampling)
-{
-    switch (sampling) {
-    case DUNLIN_SAMPLING_POISSON:
-        return "each device is drawn by itself with this chance, by a secret seed, and nobody "
-               "outside learns who was drawn; rounds with nobody give noise too";
-    case DUNLIN_SAMPLING_FIXED:
-        return "each cohort is drawn afresh without replacement, and nobody outside learns who was "
-               "drawn";
-    case DUNLIN_SAMPLING_TREE:
-        return "each node of the tree has noise of its own; a device keeps the separation and the "
-               "most rounds";
-    case DUNLIN_SAMPLING_FIRST_COME:
-        break;
-    }
-    return "a device keeps the separation and the most rounds; who takes part may be known";
-}
-
 char *dunlin__privacy_tell(const dunlin__privacy_question *question,
                            const dunlin__privacy_answer *answer)
 {
@@ -166,12 +148,12 @@ char *dunlin__privacy_tell(const dunlin__privacy_question *question,
         "{s:f, s:o, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:s, s:o, s:b, s:f, s:s, s:s, s:s, s:s}",
         "epsilon", answer->epsilon, "epsilon_at_least", least, "delta", question->delta, "noise",
         answer->noise, "clip", question->clip, "deviation", answer->deviation, "rounds",
-        (json_int_t)question->n_rounds, "sampling", samplings[question->sampling], "rate", share,
-        "accountant", accountants[answer->accountant], "order", order, "amplified",
+        (json_int_t)question->n_rounds, "sampling", dunlin__sampling_name(question->sampling),
+        "rate", share, "accountant", accountants[answer->accountant], "order", order, "amplified",
         answer->is_amplified, "sensitivity", answer->sensitivity, "kind",
         question->is_discrete ? "discrete" : "gaussian", "unit", "device", "neighbours",
-        is_fixed ? "one device is another one" : "one device is there or not", "assumes",
-        assumption_of(question->sampling));
+        dunlin__sampling_neighbours(question->sampling), "assumes",
+        dunlin__sampling_assumes(question->sampling));
     char *text =
         object != NULL ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);

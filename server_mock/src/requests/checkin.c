@@ -14,6 +14,7 @@
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
 #include "rounds/packed.h"
+#include "rounds/private.h"
 #include "run_over.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -204,7 +205,7 @@ static void fill_plan(const dunlin__server *server, int64_t client_index, bool p
     plan->seed =
         dunlin__server_work_seed(server->task.seed, server->round.round, (uint64_t)client_index);
     plan->clip_norm = (float)dunlin__clip_norm(server);
-    plan->weight_cap = server->task.weight_cap;
+    plan->weight_cap = server->task.dp.is_on ? 1 : server->task.weight_cap;
     plan->update_form =
         server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
     plan->has_packing = server->task.is_packed && packs;
@@ -267,6 +268,7 @@ static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row 
     DUNLIN_TRY(dunlin__server_draw_id(row.token, error));
     DUNLIN_TRY(dunlin__server_db_add_assignment(server->db, &row, error));
     DUNLIN_TRY(dunlin__server_db_end_session(server->db, session->id, DUNLIN_WORK_DONE, error));
+    DUNLIN_TRY(dunlin__private_take_part(server, call->device, error));
     dunlin__assignment assignment = {0};
     fill_assignment(call, &row, session->unpacks, &assignment);
     answer->has_assignment = true;

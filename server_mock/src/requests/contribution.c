@@ -262,7 +262,8 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
         *out_text = "the deadline has passed";
         return DUNLIN_V1_COMMIT_OUTCOME_LATE;
     }
-    if (dunlin__server_count_parts(server, call->now_ms).n_accepted >= server->task.cohort) {
+    if (dunlin__server_count_parts(server, call->now_ms).n_accepted >=
+        dunlin__server_goal(server)) {
         *out_text = "the round has enough without it";
         return DUNLIN_V1_COMMIT_OUTCOME_GOAL_REACHED;
     }
@@ -309,7 +310,8 @@ static dunlin_status count_contribution(dunlin__call_state *call,
 {
     dunlin__server *server = call->server;
     const dunlin__commit_request *commit = &call->commit;
-    uint64_t weight = commit->n_examples;
+    const bool is_private = server->task.dp.is_on;
+    uint64_t weight = is_private ? 1 : commit->n_examples; /* there a device counts once */
     if (weight > server->task.weight_cap) {
         weight = server->task.weight_cap;
         dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
@@ -321,15 +323,17 @@ static dunlin_status count_contribution(dunlin__call_state *call,
                                     .client_index = call->device->row.client_index,
                                     .device = call->device->row.row,
                                     .weight = (double)weight,
-                                    .n_steps = commit->n_steps,
-                                    .train_ms = commit->train_ms,
+                                    .n_steps = is_private ? 0 : commit->n_steps,
+                                    .train_ms = is_private ? 0 : commit->train_ms,
                                     .within_clip = server->task.plan.clip_quantile > 0
                                                        ? commit->within_clip
                                                        : DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED};
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
-    take_metrics(commit, &row.metrics);
+    if (!is_private) {
+        take_metrics(commit, &row.metrics);
+    }
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
-    for (size_t i = 0; i < commit->app_metrics_count; i++) {
+    for (size_t i = 0; i < commit->app_metrics_count && !is_private; i++) {
         DUNLIN_TRY(dunlin__server_db_add_app_metric(server->db, row.round, row.client_index,
                                                     commit->app_metrics[i].name,
                                                     commit->app_metrics[i].value, error));

@@ -20,6 +20,7 @@
 #include "model/evaluate.h"
 #include "model/models.h"
 #include "model/update_norm.h"
+#include "private.h"
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -107,13 +108,28 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     return DUNLIN_OK;
 }
 
-/* Publishes base `number`: the base that was begun from, with `n_inputs` updates aggregated into
+/* Publishes the next base: the base that was begun from, with `n_inputs` updates aggregated into
  * it. Not locked. */
-static dunlin_status make_base(const closing *all, size_t n_inputs, uint64_t number,
-                               dunlin__published *out_model)
+static dunlin_status make_base(const closing *all, size_t n_inputs, const dunlin__noise *noise,
+                               uint64_t number, dunlin__published *out_model)
 {
-    return dunlin__base_make(all->server, all->from_file, all->inputs, n_inputs, number, out_model,
-                             all->error);
+    const dunlin__base_work work = {
+        .from = all->from_file, .inputs = all->inputs, .n_inputs = n_inputs, .noise = noise};
+    return dunlin__base_make(all->server, &work, number, out_model, all->error);
+}
+
+/* The same with the noise of a private round, also where nobody came. Not locked. */
+static dunlin_status make_private_base(const closing *all, uint64_t number,
+                                       dunlin__published *out_model)
+{
+    dunlin__noise noise = {0};
+    DUNLIN_TRY(dunlin__private_bound(all->server, all->inputs, all->n, all->error));
+    dunlin_status status = dunlin__private_noise(all->server, &all->row, &noise, all->error);
+    if (status == DUNLIN_OK) {
+        status = make_base(all, all->n, &noise, number, out_model);
+    }
+    dunlin__noise_wipe(&noise);
+    return status;
 }
 
 /* Takes the updates' norms, and scales down those that are above the round's bound. Not locked. */
@@ -162,7 +178,7 @@ static bool is_aggregated(closing *all)
     if (row->is_taken_back) {
         return false;
     }
-    if (all->n < all->server->task.min_reports) {
+    if (!all->server->task.dp.is_on && all->n < all->server->task.min_reports) {
         row->is_failed = true;
         (void)snprintf(row->why, sizeof row->why,
                        "%zu contributions counted, min_reports is %" PRIu32, all->n,
@@ -177,12 +193,17 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
                                      dunlin__published *out_model)
 {
     uint64_t number = all->row.round + 1;
+    const bool is_private = all->server->task.dp.is_on;
     *out_is_aggregated = is_aggregated(all);
+    if (is_private) { /* also a round without a model counts */
+        DUNLIN_TRY(dunlin__private_account(all->server, &all->row, all->error));
+    }
     if (*out_is_aggregated && all->is_guarded) {
         DUNLIN_TRY(guard(all));
     }
     if (*out_is_aggregated) {
-        dunlin_status status = make_base(all, all->n, number, out_model);
+        dunlin_status status = is_private ? make_private_base(all, number, out_model)
+                                          : make_base(all, all->n, NULL, number, out_model);
         if (status != DUNLIN_NUMERIC && status != DUNLIN_OVERFLOW) {
             return status;
         }
@@ -193,7 +214,7 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
                        all->error->text);
         dunlin__error_clear(all->error);
     }
-    return make_base(all, 0, number, out_model);
+    return make_base(all, 0, NULL, number, out_model);
 }
 
 /* A model that is awaited is evaluated before anything begins from it. Locked, but not while it
@@ -215,7 +236,7 @@ static dunlin_status judge(closing *all, dunlin__published *model)
     all->next_base = row->base;
     dunlin__published_free(model, &server->alloc);
     (void)pthread_mutex_unlock(&server->lock);
-    dunlin_status status = make_base(all, 0, row->round + 1, model);
+    dunlin_status status = make_base(all, 0, NULL, row->round + 1, model);
     (void)pthread_mutex_lock(&server->lock);
     return status;
 }
@@ -229,13 +250,20 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->state = DUNLIN_ROUND_CLOSED;
     row->closed_ms = now_ms;
     row->n_participants = all->n;
+    row->n_dropped = (uint64_t)counts.n_assigned + counts.n_dropped + all->n_lost;
+    row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
+    row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
+    if (dunlin__private_is_secret(server)) { /* how many came is not to be told either */
+        row->n_participants = 0;
+        row->n_dropped = 0;
+        row->bytes_down = 0;
+        row->bytes_up = 0;
+        row->weight_sum = 0;
+    }
     row->clip_norm = row->is_evaluation ? 0 : dunlin__clip_norm(server);
     row->has_clip_within = all->n_within + all->n_beyond > 0;
     row->clip_within =
         row->has_clip_within ? (double)all->n_within / (double)(all->n_within + all->n_beyond) : 0;
-    row->n_dropped = (uint64_t)counts.n_assigned + counts.n_dropped + all->n_lost;
-    row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
-    row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
     for (int m = 0; m < DUNLIN_N_METRICS; m++) {
         row->metrics.is_there[m] = all->metric_weights[m] > 0;
         row->metrics.values[m] =
@@ -258,13 +286,19 @@ static dunlin__round_row next_round(const dunlin__server *server, uint64_t round
     return row;
 }
 
-static dunlin_status save_closed(const closing *all, const dunlin__round_row *next)
+static dunlin_status save_closed(closing *all, const dunlin__round_row *next)
 {
     dunlin__server *server = all->server;
-    const dunlin__round_row *closed = &all->row;
+    dunlin__round_row *closed = &all->row;
     dunlin_error *error = all->error;
     DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
-    dunlin_status status = dunlin__server_db_put_round(server->db, closed, error);
+    dunlin_status status = DUNLIN_OK;
+    if (server->task.dp.is_on) {
+        status = dunlin__private_end_close(server, closed, error);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin__server_db_put_round(server->db, closed, error);
+    }
     if (status == DUNLIN_OK) {
         status = dunlin__server_db_put_round(server->db, next, error);
     }
@@ -313,6 +347,7 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     int64_t now_ms = dunlin__server_now(server);
     fill_closed(all, now_ms);
     dunlin__round_row next = next_round(server, all->row.round + 1, all->next_base, now_ms);
+    DUNLIN_TRY(dunlin__private_open(server, &next, all->error));
     void *list = server->closed;
     bool has_room = dunlin__grow_array(&server->alloc, &list, &server->closed_capacity,
                                        server->n_closed + 1, sizeof *server->closed);
@@ -323,6 +358,7 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     DUNLIN_TRY(save_closed(all, &next));
     server->closed[server->n_closed] = all->row;
     server->n_closed++;
+    dunlin__private_forget(server);
     push_model(server, model);
     memset(model, 0, sizeof *model);
     dunlin__kept_sweep(server);
@@ -336,6 +372,16 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     return status;
 }
 
+static void tell_private(const dunlin__server *server, const dunlin__round_row *row,
+                         const char *end)
+{
+    dunlin__log(
+        &server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
+        "round %" PRIu64 " %s: epsilon %.6g at delta %g so far%s, %.1f s%s%s", row->round, end,
+        row->epsilon, server->task.dp.question.delta, server->is_repeatable ? " (not private)" : "",
+        (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "", row->why);
+}
+
 static void tell_round(const dunlin__server *server, const dunlin__round_row *row)
 {
     char loss[64] = "";
@@ -343,6 +389,10 @@ static void tell_round(const dunlin__server *server, const dunlin__round_row *ro
     const char *end = row->is_failed ? "failed" : "closed";
     if (row->is_taken_back) {
         end = "is taken back";
+    }
+    if (row->is_private) {
+        tell_private(server, row, end);
+        return;
     }
     if (row->metrics.is_there[DUNLIN_METRIC_LOSS]) {
         (void)snprintf(loss, sizeof loss, ", %s loss %.4f", kind,
@@ -429,7 +479,7 @@ dunlin_status dunlin__server_begin_anew(dunlin__server *server, dunlin_error *er
     dunlin__published model = {0};
     all.row.base = good.round;
     (void)pthread_mutex_unlock(&server->lock);
-    dunlin_status status = make_base(&all, 0, all.row.round, &model);
+    dunlin_status status = make_base(&all, 0, NULL, all.row.round, &model);
     (void)pthread_mutex_lock(&server->lock);
     if (status == DUNLIN_OK) {
         status = dunlin__server_save_round(server, &all.row, error);

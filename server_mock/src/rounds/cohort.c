@@ -9,6 +9,7 @@
 
 #include "ahead.h"
 #include "lineage.h"
+#include "private.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -39,7 +40,11 @@ dunlin_status dunlin__server_choose_cohort(dunlin__server *server, dunlin_error 
         return dunlin__fail(error, DUNLIN_MEMORY, "rounds", 0, "a list of %" PRIu32 " clients",
                             n_clients);
     }
+    if (server->task.dp.is_on) {
+        return dunlin__private_choose(server, error);
+    }
     dunlin__ranked last;
+    server->n_in_cohort = dunlin__server_task_n_select(&server->task);
     DUNLIN_TRY(dunlin__server_last_asked(server, server->round.round, &last, error));
     for (uint32_t i = 0; i < n_clients; i++) {
         server->in_cohort[i] = dunlin__server_is_asked(server, server->round.round, i, &last);
@@ -66,8 +71,9 @@ uint64_t dunlin__server_wait_ms(dunlin__server *server, const dunlin__server_dev
 {
     uint64_t least = server->options.reject_ms;
     int64_t index = device->row.client_index;
-    if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0) {
-        return least;
+    if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0 ||
+        server->task.dp.is_on) {
+        return least; /* in private rounds whose turn comes when is drawn, or hangs on who came */
     }
     double mean_ms = mean_length_ms(server);
     double elapsed_ms = fmax((double)(dunlin__server_now(server) - server->round.opened_ms), 0);
@@ -141,6 +147,17 @@ static bool is_held_back(const dunlin__server *server, const dunlin__server_devi
     return now_ms - server->round.opened_ms < (hold_ms < most_ms ? hold_ms : most_ms);
 }
 
+uint32_t dunlin__server_goal(const dunlin__server *server)
+{
+    const dunlin__privacy_sampling sampling = server->task.dp.question.sampling;
+    const bool is_drawn = server->task.dp.is_on && (sampling == DUNLIN_SAMPLING_POISSON ||
+                                                    sampling == DUNLIN_SAMPLING_FIXED);
+    if (is_drawn || (server->in_cohort != NULL && server->n_in_cohort < server->task.cohort)) {
+        return server->n_in_cohort;
+    }
+    return server->task.cohort;
+}
+
 dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms)
 {
@@ -154,8 +171,11 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
         return DUNLIN_V1_REJECTION_NO_WORK;
     }
     dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
-    if (counts.n_accepted >= server->task.cohort) {
+    if (counts.n_accepted >= dunlin__server_goal(server)) {
         return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
+    if (!dunlin__private_may_take_part(server, &device->row)) {
+        return DUNLIN_V1_REJECTION_NO_WORK;
     }
     if (server->in_cohort != NULL) {
         int64_t index = device->row.client_index;

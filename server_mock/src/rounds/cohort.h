@@ -13,6 +13,8 @@ typedef struct dunlin__part_counts {
     uint32_t n_dropped;
 } dunlin__part_counts;
 dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int64_t now_ms);
+/* Accepted updates that end the open round: the cohort, or as many as were drawn. */
+uint32_t dunlin__server_goal(const dunlin__server *server);
 /* At a check-in: notes what became of the work that the device had before. */
 void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device, int64_t now_ms);
 /* Why the device gets no work now; NONE if it may be offered some. */

@@ -13,6 +13,7 @@
 #include "kept.h"
 #include "lineage.h"
 #include "model/evaluate.h"
+#include "private.h"
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -36,14 +37,14 @@ static dunlin__close_reason find_reason(const dunlin__server *server, int64_t no
     if (dunlin__lineage_is_bad(server, round->base)) {
         return DUNLIN_CLOSE_TAKEN_BACK;
     }
-    if (counts.n_accepted >= server->task.cohort) {
+    const uint32_t goal = dunlin__server_goal(server);
+    if (goal > 0 && counts.n_accepted >= goal) {
         return DUNLIN_CLOSE_GOAL;
     }
     if (round->deadline_ms != 0 && now_ms >= round->deadline_ms) {
         return DUNLIN_CLOSE_DEADLINE;
     }
-    if (server->in_cohort != NULL &&
-        counts.n_accepted + counts.n_dropped >= dunlin__server_task_n_select(&server->task)) {
+    if (server->in_cohort != NULL && counts.n_accepted + counts.n_dropped >= server->n_in_cohort) {
         return DUNLIN_CLOSE_ALL;
     }
     return DUNLIN_CLOSE_NONE;
@@ -143,6 +144,7 @@ static dunlin_status close_if_due(dunlin__server *server, dunlin_error *error)
         dunlin__round_row row = server->round;
         row.state = DUNLIN_ROUND_CLOSING;
         row.reason = reason;
+        DUNLIN_TRY(dunlin__private_begin_close(server, &row, error));
         DUNLIN_TRY(dunlin__server_save_round(server, &row, error));
         server->round = row;
     }

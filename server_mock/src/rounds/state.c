@@ -13,6 +13,7 @@
 #include "model/evaluate.h"
 #include "model/models.h"
 #include "packed.h"
+#include "private.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -251,6 +252,7 @@ dunlin_status dunlin__state_open(dunlin__server *server, dunlin_error *error)
         }
     }
     DUNLIN_TRY(dunlin__server_reload(server, error));
+    DUNLIN_TRY(dunlin__private_agree(server, error));
     return is_new ? DUNLIN_OK : load_models(server, models.text, error);
 }
 

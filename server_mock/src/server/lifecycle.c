@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "model/evaluate.h"
 #include "model/models.h"
+#include "model/noise.h"
 #include "rounds/ahead.h"
 #include "rounds/kept.h"
 #include "rounds/orders.h"
@@ -60,6 +61,31 @@ static dunlin_status check_judges(const dunlin__server *server, dunlin_error *er
     return DUNLIN_OK;
 }
 
+/* What the task did not know of a private run: the model's values. */
+static dunlin_status check_private(const dunlin__server *server, dunlin_error *error)
+{
+    const dunlin__privacy_question *terms = &server->task.dp.question;
+    dunlin__noise noise;
+    for (uint32_t i = 0; i < server->layout.n_tensors; i++) {
+        if (server->layout.tensors[i].rule == DUNLIN_V1_RULE_STATISTIC) {
+            DUNLIN_TRY(dunlin__together_check(DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_DP) |
+                                                  DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_STATISTICS),
+                                              "the task", error));
+        }
+    }
+    DUNLIN_TRY(dunlin__noise_make(&noise, terms->clip, terms->noise, server->layout.n_shared_values,
+                                  error));
+    dunlin__log(&server->log,
+                server->options.has_insecure_noise_seed ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO,
+                "server", "noise %.6g of clip %g: epsilon %.6g at delta %g after %llu rounds%s",
+                terms->noise, terms->clip, server->task.dp.cost.epsilon, terms->delta,
+                (unsigned long long)server->task.rounds,
+                server->options.has_insecure_noise_seed
+                    ? "; not private: --insecure-noise-seed is known"
+                    : "");
+    return DUNLIN_OK;
+}
+
 static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
 {
     if (server->task.tensors != NULL) {
@@ -86,7 +112,8 @@ static dunlin_status open_model(dunlin__server *server, dunlin_error *error)
     server->layout.is_int8 = dunlin__server_task_is_int8(&server->task);
     dunlin__orders_settle(&server->task, &server->layout);
     DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
-    return dunlin__layout_check(&server->layout, error);
+    DUNLIN_TRY(dunlin__layout_check(&server->layout, error));
+    return server->task.dp.is_on ? check_private(server, error) : DUNLIN_OK;
 }
 
 dunlin__server_certs_wish dunlin__server_wish(const dunlin_server_options *options)
@@ -135,6 +162,7 @@ dunlin_status dunlin__server_open(dunlin__server *server, const dunlin_server_op
     if (options->has_seed) {
         server->task.seed = options->seed;
     }
+    server->is_repeatable = options->has_insecure_noise_seed && task->dp.is_on;
     (void)pthread_mutex_init(&server->lock, NULL);
     (void)pthread_cond_init(&server->changed, NULL);
     dunlin_status status =

@@ -7,6 +7,7 @@
 #include "metrics_text.h"
 
 #include "process.h"
+#include "rounds/private.h"
 #include "state/db.h"
 #include "state/devices.h"
 #include "status_watch.h"
@@ -192,6 +193,12 @@ static void add_rounds(dunlin__exposition *out, const dunlin__server *server, in
                              all.bytes_down);
     dunlin__exposition_count(out, "dunlin_round_bytes_total", &ONE("direction", "up"), 1,
                              all.bytes_up);
+    if (server->task.dp.is_on) {
+        const double spent =
+            server->n_closed > 0 ? server->closed[server->n_closed - 1].epsilon : 0;
+        dunlin__exposition_one(out, "dunlin_privacy_epsilon", "gauge",
+                               "What the closed rounds have cost at the task's delta.", spent);
+    }
     add_durations(out, server);
     add_figures(out, &all);
     if (server->is_started && !server->is_done) {
@@ -210,10 +217,13 @@ static void add_devices(dunlin__exposition *out, const dunlin__server *server, i
 {
     uint32_t counts[DUNLIN_N_SERVER_PHASES];
     dunlin__watch_phases(server, now_ms, counts);
-    dunlin__exposition_family(out, "dunlin_devices", "gauge",
-                              "Known devices by the phase that they have reached in the open "
-                              "round; each is in one.");
-    for (int phase = 0; phase < DUNLIN_N_SERVER_PHASES; phase++) {
+    const bool hides = dunlin__private_is_secret(server); /* how many have which part in a round */
+    if (!hides) {
+        dunlin__exposition_family(out, "dunlin_devices", "gauge",
+                                  "Known devices by the phase that they have reached in the open "
+                                  "round; each is in one.");
+    }
+    for (int phase = 0; phase < DUNLIN_N_SERVER_PHASES && !hides; phase++) {
         const char *name = dunlin__server_phase_name((dunlin__server_phase)phase);
         dunlin__exposition_count(out, "dunlin_devices", &ONE("phase", name), 1, counts[phase]);
     }
@@ -346,12 +356,15 @@ bool dunlin__server_metrics_text(dunlin__server *server, dunlin__exposition *out
     add_rounds(out_text, server, now_ms);
     add_devices(out_text, server, now_ms);
     add_events(out_text, server);
-    dunlin__exposition_family(out_text, "dunlin_telemetry_records_total", "counter",
-                              "Telemetry records that were stored, by the number of their event.");
-    /* What cannot be read now is there the next time. */
-    dunlin_status ignored =
-        dunlin__server_db_each_telemetry(server->db, add_telemetry, out_text, NULL);
-    (void)ignored;
+    if (!dunlin__private_is_secret(server)) {
+        dunlin__exposition_family(out_text, "dunlin_telemetry_records_total", "counter",
+                                  "Telemetry records that were stored, by the number of their "
+                                  "event.");
+        /* What cannot be read now is there the next time. */
+        dunlin_status ignored =
+            dunlin__server_db_each_telemetry(server->db, add_telemetry, out_text, NULL);
+        (void)ignored;
+    }
     (void)pthread_mutex_unlock(&server->lock);
     add_requests(out_text, server);
     add_process(out_text);

@@ -8,9 +8,11 @@
 #include "rounds/best.h"
 #include "rounds/cohort.h"
 #include "rounds/lineage.h"
+#include "rounds/private.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
+#include "status_privacy.h"
 #include "status_watch.h"
 #include "task/task.h"
 
@@ -63,7 +65,8 @@ static void add_verdicts(json_t *object, const dunlin__round_row *row)
     (void)json_object_set_new(object, "reason", why[0] != 0 ? json_string(why) : json_null());
 }
 
-static json_t *round_object(const dunlin__round_row *row)
+/* `hides`: how many came, and what they sent, is not told. */
+static json_t *round_object(const dunlin__round_row *row, bool hides)
 {
     const dunlin__device_metrics *metrics = &row->metrics;
     bool has_train_loss = metrics->is_there[DUNLIN_METRIC_LOSS] && !row->is_evaluation;
@@ -77,6 +80,10 @@ static json_t *round_object(const dunlin__round_row *row)
         (json_int_t)row->bytes_down, "bytes_up", (json_int_t)row->bytes_up, "weight_sum",
         row->weight_sum, "failed", row->is_failed ? 1 : 0, "closed_by", reason_name(row->reason));
     add_verdicts(object, row);
+    (void)json_object_set_new(object, "epsilon", real_or_null(row->is_private, row->epsilon));
+    if (hides) {
+        dunlin__status_hide(object, dunlin__status_hidden_of_round);
+    }
     return object;
 }
 
@@ -127,7 +134,8 @@ static json_t *rounds_array(dunlin__server *server)
 {
     json_t *rounds = json_array();
     for (size_t i = 0; i < server->n_closed; i++) {
-        (void)json_array_append_new(rounds, round_object(&server->closed[i]));
+        (void)json_array_append_new(
+            rounds, round_object(&server->closed[i], dunlin__private_is_secret(server)));
     }
     add_metrics(rounds, server);
     return rounds;
@@ -230,6 +238,7 @@ static json_t *status_object(dunlin__server *server)
                   "requests", requests_object(server), "telemetry", telemetry_object(server),
                   "final_accuracy", final, "rounds", rounds_array(server));
     add_best(object, server);
+    (void)json_object_set_new(object, "privacy", dunlin__status_privacy(server));
     return object;
 }
 
@@ -239,6 +248,11 @@ char *dunlin__server_status_text(dunlin__server *server)
     json_t *status = status_object(server);
     if (status != NULL) {
         dunlin__status_add_watch(status, server);
+    }
+    if (status != NULL && dunlin__private_is_secret(server)) {
+        dunlin__status_hide(json_object_get(status, "open"), dunlin__status_hidden_of_open);
+        (void)json_object_set_new(status, "phases", json_null());
+        (void)json_object_set_new(status, "telemetry", json_null());
     }
     (void)pthread_mutex_unlock(&server->lock);
     char *text =

@@ -97,6 +97,8 @@ struct dunlin__server {
         uint32_t n_accepted; /* contributions of devices that are not in the list any more */
     } gone;
     bool *in_cohort; /* by client index; NULL when the clients are not known beforehand */
+    uint32_t n_in_cohort;
+    bool is_repeatable; /* noise has, or had, a seed that is known: nothing is private */
     dunlin__ahead ahead;
     uint64_t down_at_open; /* body bytes when the round was opened */
     uint64_t up_at_open;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 8
+#define SCHEMA_VERSION 9
 
 /* Migration i brings a database from schema i to i + 1. */
 static const char *const migrations[SCHEMA_VERSION] = {
@@ -90,6 +90,14 @@ static const char *const migrations[SCHEMA_VERSION] = {
     "ALTER TABLE sessions ADD COLUMN unpacks INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE assignments ADD COLUMN packs INTEGER NOT NULL DEFAULT 1;"
     "PRAGMA user_version = 8;",
+    /* Rounds with noise: seeds, until they have been used, and what the run has cost by then. */
+    "CREATE TABLE terms(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "ALTER TABLE rounds ADD COLUMN epsilon REAL;"
+    "ALTER TABLE rounds ADD COLUMN draw_seed BLOB;"
+    "ALTER TABLE rounds ADD COLUMN noise_seed BLOB;"
+    "ALTER TABLE devices ADD COLUMN last_round INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE devices ADD COLUMN n_rounds INTEGER NOT NULL DEFAULT 0;"
+    "PRAGMA user_version = 9;",
 };
 
 static const char *const sql_texts[] = {
@@ -205,7 +213,10 @@ static dunlin_status read_version(dunlin__server_db *db, int *out_version, dunli
 
 static dunlin_status set_up(dunlin__server_db *db, dunlin_error *error)
 {
-    DUNLIN_TRY(execute(db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", error));
+    DUNLIN_TRY(execute(db,
+                       "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                       " PRAGMA secure_delete = ON;",
+                       error));
     int version = 0;
     DUNLIN_TRY(read_version(db, &version, error));
     if (version < 0) {

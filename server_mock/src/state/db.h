@@ -32,8 +32,9 @@ uint64_t dunlin__server_db_ticket(dunlin__server_db *db);
  * wait at the same time share one sync. IO: it may not be there; dunlin__server_db_force() next. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_wait(dunlin__server_db *db, uint64_t ticket,
                                                       dunlin_error *error);
-/* Locked. Writes all that has been committed to its place again and syncs it: a sync that failed
- * says nothing by succeeding the next time. */
+/* Locked. Writes all that has been committed to its place again, syncs it and cuts the write-ahead
+ * log: a sync that failed says nothing by succeeding the next time, and what was deleted is gone.
+ */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_force(dunlin__server_db *db, dunlin_error *error);
 void dunlin__server_db_rollback(dunlin__server_db *db);
 
@@ -51,6 +52,8 @@ typedef struct dunlin__device_row {
     char id[DUNLIN_WIRE_ID_BYTES];
     uint8_t public_key[DUNLIN_PUBLIC_KEY_BYTES];
     int64_t client_index; /* its place in the order of folding */
+    uint64_t last_round;  /* of private rounds: the last that it had work in; 0: none yet */
+    uint64_t n_rounds;    /* and how many */
 } dunlin__device_row;
 
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_device(dunlin__server_db *db,
@@ -65,6 +68,11 @@ typedef dunlin_status (*dunlin__device_fn)(void *ctx, const dunlin__device_row *
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_device(dunlin__server_db *db,
                                                              dunlin__device_fn device_fn, void *ctx,
                                                              dunlin_error *error);
+
+/* Notes that the device has work in a private round: its last_round and n_rounds. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_take_part(dunlin__server_db *db,
+                                                           const dunlin__device_row *device,
+                                                           dunlin_error *error);
 
 /* ---- what proves a place ---- */
 
@@ -234,6 +242,14 @@ typedef enum dunlin__round_state {
 
 #define DUNLIN_ROUND_WHY_BYTES 320u
 
+#define DUNLIN_ROUND_SEED_BYTES 32u
+
+/* Drawn for one round; away again once it has been used. */
+typedef struct dunlin__round_seed {
+    bool is_there;
+    uint8_t bytes[DUNLIN_ROUND_SEED_BYTES];
+} dunlin__round_seed;
+
 typedef struct dunlin__round_row {
     uint64_t round; /* from 1 */
     dunlin__round_state state;
@@ -260,6 +276,10 @@ typedef struct dunlin__round_row {
     bool has_clip_within;
     double clip_within;               /* the part of them that was within it before */
     char why[DUNLIN_ROUND_WHY_BYTES]; /* it failed, was taken back, or has no figures; "" */
+    bool is_private;                  /* closed with noise... */
+    double epsilon;                   /* ...and what the run had cost by then */
+    dunlin__round_seed draw_seed;     /* of its cohort */
+    dunlin__round_seed noise_seed;    /* of its noise, from the begin of its close on */
     bool is_given_up; /* its model could not be evaluated; not stored, so a start tries again */
 } dunlin__round_row;
 
@@ -271,6 +291,20 @@ typedef dunlin_status (*dunlin__round_fn)(void *ctx, const dunlin__round_row *ro
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_each_round(dunlin__server_db *db,
                                                             dunlin__round_fn round_fn, void *ctx,
                                                             dunlin_error *error);
+
+/* Drops the contributions of a round. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_drop_contributions(dunlin__server_db *db,
+                                                                    uint64_t round,
+                                                                    dunlin_error *error);
+
+/* ---- what a private run has promised ---- */
+
+/* A text by name, cut at its capacity; "" where there is none. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_get_term(dunlin__server_db *db, const char *name,
+                                                          char *out_value, size_t capacity,
+                                                          dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_set_term(dunlin__server_db *db, const char *name,
+                                                          const char *value, dunlin_error *error);
 
 /* ---- telemetry ---- */
 

@@ -17,7 +17,11 @@
     X(DEVICE_SESSIONS_REMOVE, "DELETE FROM sessions WHERE device = ?1")                            \
     X(DEVICE_ASSIGNMENTS_REMOVE, "DELETE FROM assignments WHERE device = ?1 AND state != 2")       \
     X(DEVICE_ANSWERS_REMOVE, "DELETE FROM answers WHERE scope = ?1")                               \
-    X(DEVICE_EACH, "SELECT row, id, public_key, client_index FROM devices ORDER BY row")           \
+    X(DEVICE_EACH, "SELECT row, id, public_key, client_index, last_round, n_rounds FROM devices"   \
+                   " ORDER BY row")                                                                \
+    X(DEVICE_TAKES_PART, "UPDATE devices SET last_round = ?2, n_rounds = ?3 WHERE row = ?1")       \
+    X(TERM_GET, "SELECT value FROM terms WHERE name = ?1")                                         \
+    X(TERM_SET, "INSERT OR REPLACE INTO terms(name, value) VALUES(?1, ?2)")                        \
     X(PROOF_FIND, "SELECT client_index, public_key FROM proofs WHERE sha256 = ?1")                 \
     X(PROOF_PUT,                                                                                   \
       "INSERT OR REPLACE INTO proofs(sha256, client_index, public_key) VALUES(?1, ?2, ?3)")        \
@@ -54,6 +58,7 @@
       "SELECT round, client_index, device, assignment, weight, n_steps, train_ms, loss, accuracy," \
       " loss_before, accuracy_before, loss_after, accuracy_after, norm, within_clip"               \
       " FROM contributions WHERE round = ?1 ORDER BY client_index")                                \
+    X(CONTRIBUTIONS_DROP, "DELETE FROM contributions WHERE round = ?1")                            \
     X(CONTRIBUTION_NORM,                                                                           \
       "UPDATE contributions SET norm = ?3 WHERE round = ?1 AND client_index = ?2")                 \
     X(NORM_EACH,                                                                                   \
@@ -64,16 +69,17 @@
       "INSERT OR REPLACE INTO rounds(round, state, reason, opened_ms, deadline_ms, closed_ms,"     \
       " n_participants, n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed,"   \
       " is_evaluation, train_loss, device_accuracy, loss_before, accuracy_before, loss_after,"     \
-      " accuracy_after, base, is_taken_back, n_scaled, norm_bound, why, clip_norm, clip_within) "  \
+      " accuracy_after, base, is_taken_back, n_scaled, norm_bound, why, clip_norm, clip_within,"   \
+      " epsilon, draw_seed, noise_seed) "                                                          \
       "VALUES(?1, ?2, ?3, ?4,"                                                                     \
       " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23," \
-      " ?24, ?25, ?26, ?27, ?28)")                                                                 \
+      " ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)")                                                  \
     X(ROUND_EACH,                                                                                  \
       "SELECT round, state, reason, opened_ms, deadline_ms, closed_ms, n_participants,"            \
       " n_dropped, bytes_down, bytes_up, weight_sum, accuracy, loss, is_failed, is_evaluation,"    \
       " train_loss, device_accuracy, loss_before, accuracy_before, loss_after, accuracy_after,"    \
       " coalesce(base, round - 1), is_taken_back, n_scaled, norm_bound, why, clip_norm, "          \
-      "clip_within"                                                                                \
+      "clip_within, epsilon, draw_seed, noise_seed"                                                \
       " FROM rounds ORDER BY round")                                                               \
     X(ANSWER_FIND, "SELECT request, http_code, made_ms, is_brief, body FROM answers"               \
                    " WHERE scope = ?1 AND key = ?2")                                               \

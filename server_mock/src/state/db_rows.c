@@ -48,6 +48,20 @@ static void bind_real(sqlite3_stmt *row, int place, bool is_there, double value)
     }
 }
 
+static void bind_seed(sqlite3_stmt *row, int place, const dunlin__round_seed *seed)
+{
+    if (seed->is_there) {
+        (void)sqlite3_bind_blob(row, place, seed->bytes, (int)sizeof seed->bytes, SQLITE_TRANSIENT);
+    } else {
+        (void)sqlite3_bind_null(row, place);
+    }
+}
+
+static void read_seed(sqlite3_stmt *row, int column, dunlin__round_seed *out_seed)
+{
+    out_seed->is_there = column_bytes(row, column, out_seed->bytes, sizeof out_seed->bytes);
+}
+
 static void bind_metrics(sqlite3_stmt *row, int first, const dunlin__device_metrics *metrics)
 {
     for (int i = 0; i < DUNLIN_N_METRICS; i++) {
@@ -122,7 +136,9 @@ dunlin_status dunlin__server_db_each_device(dunlin__server_db *db, dunlin__devic
     dunlin_status status = dunlin__server_db_row(db, DUNLIN_SQL_DEVICE_EACH, &is_row, error);
     while (status == DUNLIN_OK && is_row) {
         dunlin__device_row device = {.row = sqlite3_column_int64(row, 0),
-                                     .client_index = sqlite3_column_int64(row, 3)};
+                                     .client_index = sqlite3_column_int64(row, 3),
+                                     .last_round = (uint64_t)sqlite3_column_int64(row, 4),
+                                     .n_rounds = (uint64_t)sqlite3_column_int64(row, 5)};
         column_text(row, 1, device.id, sizeof device.id);
         if (!column_bytes(row, 2, device.public_key, sizeof device.public_key)) {
             status =
@@ -349,6 +365,9 @@ dunlin_status dunlin__server_db_put_round(dunlin__server_db *db, const dunlin__r
     (void)sqlite3_bind_text(row, next + 4, round->why, -1, SQLITE_TRANSIENT);
     bind_real(row, next + 5, round->clip_norm > 0, round->clip_norm);
     bind_real(row, next + 6, round->has_clip_within, round->clip_within);
+    bind_real(row, next + 7, round->is_private, round->epsilon);
+    bind_seed(row, next + 8, &round->draw_seed);
+    bind_seed(row, next + 9, &round->noise_seed);
     return dunlin__server_db_run(db, DUNLIN_SQL_ROUND_PUT, error);
 }
 
@@ -378,6 +397,9 @@ static void read_round(sqlite3_stmt *row, dunlin__round_row *out_round)
     column_text(row, next + 4, out_round->why, sizeof out_round->why);
     (void)column_real(row, next + 5, &out_round->clip_norm);
     out_round->has_clip_within = column_real(row, next + 6, &out_round->clip_within);
+    out_round->is_private = column_real(row, next + 7, &out_round->epsilon);
+    read_seed(row, next + 8, &out_round->draw_seed);
+    read_seed(row, next + 9, &out_round->noise_seed);
 }
 
 dunlin_status dunlin__server_db_each_round(dunlin__server_db *db, dunlin__round_fn round_fn,
@@ -448,38 +470,4 @@ dunlin_status dunlin__server_db_prune_answers(dunlin__server_db *db, int64_t bri
     (void)dunlin__server_db_bind(db, DUNLIN_SQL_ANSWERS_PRUNE, "ii", brief_before_ms,
                                  all_before_ms);
     return dunlin__server_db_run(db, DUNLIN_SQL_ANSWERS_PRUNE, error);
-}
-
-dunlin_status dunlin__server_db_add_telemetry(dunlin__server_db *db, uint32_t event, double count,
-                                              double value, bool *out_is_stored,
-                                              dunlin_error *error)
-{
-    (void)dunlin__server_db_bind(db, DUNLIN_SQL_TELEMETRY_ADD, "iddi", (int64_t)event, count, value,
-                                 (int64_t)DUNLIN_SERVER_EVENTS);
-    DUNLIN_TRY(dunlin__server_db_run(db, DUNLIN_SQL_TELEMETRY_ADD, error));
-    *out_is_stored = sqlite3_changes(db->connection) > 0;
-    return DUNLIN_OK;
-}
-
-dunlin_status dunlin__server_db_each_telemetry(dunlin__server_db *db,
-                                               dunlin__telemetry_fn telemetry_fn, void *ctx,
-                                               dunlin_error *error)
-{
-    sqlite3_stmt *row = dunlin__server_db_bind(db, DUNLIN_SQL_TELEMETRY_EACH, "");
-    bool is_row = true;
-    dunlin_status status = dunlin__server_db_row(db, DUNLIN_SQL_TELEMETRY_EACH, &is_row, error);
-    while (status == DUNLIN_OK && is_row) {
-        dunlin__telemetry_row sums = {.event = (uint32_t)sqlite3_column_int64(row, 0),
-                                      .n = (uint64_t)sqlite3_column_int64(row, 1),
-                                      .count_sum = sqlite3_column_double(row, 2),
-                                      .value_sum = sqlite3_column_double(row, 3),
-                                      .value_min = sqlite3_column_double(row, 4),
-                                      .value_max = sqlite3_column_double(row, 5)};
-        status = telemetry_fn(ctx, &sums);
-        if (status == DUNLIN_OK) {
-            status = dunlin__server_db_row(db, DUNLIN_SQL_TELEMETRY_EACH, &is_row, error);
-        }
-    }
-    dunlin__server_db_reset(db, DUNLIN_SQL_TELEMETRY_EACH);
-    return status;
 }

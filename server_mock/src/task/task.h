@@ -4,6 +4,7 @@
 #ifndef DUNLIN_SERVER_TASK_H
 #define DUNLIN_SERVER_TASK_H
 
+#include "privacy/account.h"
 #include "strategy.h"
 
 #include <dunlin/alloc.h>
@@ -72,6 +73,14 @@ typedef struct dunlin__server_deadline {
     uint64_t ms;
 } dunlin__server_deadline;
 
+/* Rounds with noise (task_dp.c). */
+typedef struct dunlin__server_dp {
+    bool is_on;
+    double epsilon;                    /* that the noise was found for; 0: the noise was given */
+    dunlin__privacy_question question; /* of all rounds; its noise is known */
+    dunlin__privacy_answer cost;       /* of all rounds */
+} dunlin__server_dp;
+
 typedef struct dunlin__server_task {
     char population[DUNLIN_WIRE_ID_BYTES];
     char name[DUNLIN_WIRE_ID_BYTES];
@@ -109,6 +118,7 @@ typedef struct dunlin__server_task {
     uint32_t feedback_rounds; /* what it leaves out is added to the next update; 0: it is lost */
     dunlin__server_plan plan;
     dunlin__strategy strategy;
+    dunlin__server_dp dp;
     dunlin__policy policy;
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */

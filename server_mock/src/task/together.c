@@ -39,6 +39,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_IGNORED_LABEL] = "plan.ignore_label",
     [DUNLIN_TRAIT_PRECISION] = "plan.precision",
     [DUNLIN_TRAIT_INT8] = "plan.precision with update_form weights, its default",
+    [DUNLIN_TRAIT_DP] = "dp",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -46,12 +47,20 @@ static const char *const names[DUNLIN_N_TRAITS] = {
 #define MOSTLY_ZERO "most of what devices send of an entry is 0"
 #define PLAIN "its variates follow from plain steps at one rate"
 #define BITS "its rate is grad_bits"
+#define NO_SUM "the cost is known of noise on a sum"
 #define REFUSE(a, b, why)                                                                          \
     {                                                                                              \
         a, b, DUNLIN_TOGETHER_REFUSED, why                                                         \
     }
 
 static const dunlin__together_rule rules[] = {
+    REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_SCAFFOLD, "its control variates would have no noise"),
+    REFUSE(DUNLIN_TRAIT_DP, (dunlin__trait)DUNLIN_STRATEGY_MEDIAN, NO_SUM),
+    REFUSE(DUNLIN_TRAIT_DP, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, NO_SUM),
+    {DUNLIN_TRAIT_NORM_BOUND, DUNLIN_TRAIT_DP, DUNLIN_TOGETHER_OFF,
+     "it would make an update depend on the others'"},
+    REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_STATISTICS, "running statistics go up without a bound"),
+    REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_WEIGHTS, "differences are bounded, not whole weights"),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDAVGM, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAGRAD, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAM, AVERAGED),
@@ -159,7 +168,8 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(orders->mixup > 0, DUNLIN_TRAIT_MIXUP) |
            bit_if(orders->ignores_label, DUNLIN_TRAIT_IGNORED_LABEL) |
            bit_if(orders->precision[0] != '\0', DUNLIN_TRAIT_PRECISION) |
-           bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8);
+           bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
+           bit_if(task->dp.is_on, DUNLIN_TRAIT_DP);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)

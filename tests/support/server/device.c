@@ -56,8 +56,9 @@ void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
     (void)snprintf(text, sizeof text,
                    "{\"population\": \"%s\", \"task\": \"sums\", \"tensors\": ["
                    "{\"name\": \"w\", \"shape\": [2, 3]}, "
-                   "{\"name\": \"b\", \"shape\": [4], \"rule\": \"statistic\"}%s]%s}",
-                   TEST_POPULATION, more, keys);
+                   "{\"name\": \"b\", \"shape\": [4]%s}%s]%s}",
+                   TEST_POPULATION, fixture->has_no_statistics ? "" : ", \"rule\": \"statistic\"",
+                   more, keys);
     const char *path = test_server_write(fixture, "task.json", text);
     static char state[256];
     (void)snprintf(state, sizeof state, "%s/state", fixture->folder);
@@ -69,6 +70,8 @@ void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
                                      .tokens_file = fixture->tokens,
                                      .allows_replace = fixture->allows_replace,
                                      .has_mtls_places = fixture->has_mtls_places,
+                                     .has_insecure_noise_seed = fixture->has_noise_seed,
+                                     .insecure_noise_seed = fixture->noise_seed,
                                      .has_claimed_places =
                                          fixture->tokens == NULL && !fixture->is_open};
     dunlin_alloc alloc = dunlin__alloc_or_default(NULL);

@@ -21,6 +21,9 @@ typedef struct test_server {
     bool is_open;       /* neither tokens nor claims */
     bool allows_replace;
     bool has_mtls_places;
+    bool has_no_statistics; /* tensor b is averaged, too */
+    bool has_noise_seed;    /* --insecure-noise-seed */
+    uint64_t noise_seed;
     dunlin_log log; /* zeroed: silent */
     char folder[128];
     int64_t now_ms;

@@ -203,7 +203,12 @@ Test(devices, an_older_state_is_brought_up)
                                           "rounds DROP COLUMN clip_within",
                                           "sessions DROP COLUMN packs",
                                           "sessions DROP COLUMN unpacks",
-                                          "assignments DROP COLUMN packs"};
+                                          "assignments DROP COLUMN packs",
+                                          "rounds DROP COLUMN epsilon",
+                                          "rounds DROP COLUMN draw_seed",
+                                          "rounds DROP COLUMN noise_seed",
+                                          "devices DROP COLUMN last_round",
+                                          "devices DROP COLUMN n_rounds"};
     test_server fixture;
     test_device device;
     char path[2048];
@@ -223,7 +228,7 @@ Test(devices, an_older_state_is_brought_up)
     cr_assert_eq(sqlite3_exec(db,
                               "DROP TABLE telemetry; DROP TABLE proofs; DROP TABLE replaced;"
                               "DROP TABLE app_metrics; DROP TABLE round_metrics;"
-                              "DROP TABLE round_metrics_left",
+                              "DROP TABLE round_metrics_left; DROP TABLE terms",
                               NULL, NULL, NULL),
                  SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);

@@ -1,0 +1,82 @@
+/*
+ * terms.c - what a private run has promised, as a text that is kept with its state.
+ *
+ * Invariant: the text of a question, read again, is the same question but for the rounds.
+ */
+#include "terms.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const sampling_names[] = {"first_come", "poisson", "fixed", "tree"};
+
+const char *dunlin__sampling_name(dunlin__privacy_sampling sampling)
+{
+    return sampling_names[sampling];
+}
+
+const char *dunlin__sampling_neighbours(dunlin__privacy_sampling sampling)
+{
+    return sampling == DUNLIN_SAMPLING_FIXED ? "one device is another one"
+                                             : "one device is there or not";
+}
+
+const char *dunlin__sampling_assumes(dunlin__privacy_sampling sampling)
+{
+    switch (sampling) {
+    case DUNLIN_SAMPLING_POISSON:
+        return "each device is drawn by itself with this chance, by a secret seed, and nobody "
+               "outside learns who was drawn; rounds with nobody give noise too";
+    case DUNLIN_SAMPLING_FIXED:
+        return "each cohort is drawn afresh without replacement, and nobody outside learns who was "
+               "drawn";
+    case DUNLIN_SAMPLING_TREE:
+        return "each node of the tree has noise of its own; a device keeps the separation and the "
+               "most rounds";
+    case DUNLIN_SAMPLING_FIRST_COME:
+        break;
+    }
+    return "a device keeps the separation and the most rounds; who takes part may be known";
+}
+
+void dunlin__privacy_terms(const dunlin__privacy_question *question,
+                           char out_text[DUNLIN_TERMS_BYTES])
+{
+    char sampling[96];
+    char limits[96] = "";
+    char population[40] = "";
+    if (question->sampling == DUNLIN_SAMPLING_POISSON) {
+        (void)snprintf(sampling, sizeof sampling, "poisson:%.17g", question->rate);
+    } else if (question->sampling == DUNLIN_SAMPLING_FIXED) {
+        (void)snprintf(sampling, sizeof sampling, "fixed:%" PRIu64 "/%" PRIu64, question->cohort,
+                       question->population);
+    } else {
+        (void)snprintf(sampling, sizeof sampling, "%s", dunlin__sampling_name(question->sampling));
+        (void)snprintf(limits, sizeof limits, ",most=%" PRIu64 ",separation=%" PRIu64,
+                       question->most_rounds, question->separation);
+    }
+    if (question->population > 0 && question->sampling != DUNLIN_SAMPLING_FIXED) {
+        (void)snprintf(population, sizeof population, ",population=%" PRIu64, question->population);
+    }
+    (void)snprintf(out_text, DUNLIN_TERMS_BYTES,
+                   "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s", sampling,
+                   question->noise, question->delta, question->clip, limits, population,
+                   question->is_discrete ? "discrete" : "gaussian");
+}
+
+dunlin_status dunlin__privacy_spent(const dunlin__privacy_question *question, uint64_t n_rounds,
+                                    const dunlin_alloc *alloc, dunlin__privacy_answer *out_answer,
+                                    dunlin_error *error)
+{
+    dunlin__privacy_question asked = *question;
+    asked.n_rounds = n_rounds;
+    asked.epsilon = 0;
+    if (n_rounds == 0) {
+        memset(out_answer, 0, sizeof *out_answer);
+        out_answer->noise = question->noise;
+        out_answer->deviation = question->noise * question->clip;
+        return DUNLIN_OK;
+    }
+    return dunlin__privacy_account(&asked, alloc, out_answer, error);
+}

@@ -1,0 +1,231 @@
+/*
+ * test_dp_rounds.c - rounds with noise: what is released, and that a close which is repeated draws
+ * nothing anew.
+ */
+#include "dp_fleet.h"
+#include "model/noise.h"
+#include "rounds/close.h"
+#include "rounds/private.h"
+#include "server/must.h"
+#include "state/db.h"
+
+#include <mem/support.h>
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is released ---- */
+
+Test(dp_rounds, each_device_counts_once_and_the_divisor_is_the_cohort)
+{
+    test_server fixture;
+    test_device devices[4];
+    float update[DP_VALUES];
+    float model[DP_VALUES];
+    dp_begin(&fixture);
+    test_server_open(&fixture, DP("2", "4", "4", "\"noise\": 0.05"), 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_fill(update, 0.3F);
+    /* Three of four come, with 1000, 1001 and 1002 examples. */
+    cr_assert_eq(dp_contribute_all(devices, 3, update, 1000), 3);
+    dp_close_round(&fixture);
+    test_read_model(&fixture, 2, model);
+    for (int i = 0; i < DP_VALUES; i++) { /* a deviation of 0.05 / 4: eight of them */
+        cr_expect_float_eq(model[i], 0.225F, 0.1F, "value %d: %g", i, (double)model[i]);
+    }
+    float mean = 0;
+    for (int i = 0; i < DP_VALUES; i++) {
+        mean += model[i] / DP_VALUES;
+    }
+    cr_expect(mean > 0.2F && mean < 0.25F, "%g", (double)mean);
+    const dunlin__round_row *row = &fixture.server.closed[0];
+    cr_expect(row->is_private && row->epsilon > 0);
+    cr_expect(!row->is_failed && row->n_participants == 0 && !(row->weight_sum > 0));
+    cr_expect(!row->noise_seed.is_there && !row->draw_seed.is_there);
+    dp_end(&fixture);
+}
+
+Test(dp_rounds, a_round_without_anybody_releases_noise)
+{
+    test_server fixture;
+    test_device devices[4];
+    float model[DP_VALUES];
+    dp_begin(&fixture);
+    test_server_open(&fixture, DP("2", "2", "4", "\"noise\": 2, \"sampling\": \"poisson\""), 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_close_round(&fixture);
+    test_read_model(&fixture, 2, model);
+    int n_moved = 0;
+    for (int i = 0; i < DP_VALUES; i++) {
+        n_moved += fabsf(model[i]) > 1e-6F ? 1 : 0;
+        cr_expect_lt(fabsf(model[i]), 9.0F, "nine deviations of 2 / 2");
+    }
+    cr_expect_eq(n_moved, DP_VALUES);
+    cr_expect(!fixture.server.closed[0].is_failed, "%s", fixture.server.closed[0].why);
+    dp_end(&fixture);
+}
+
+/* ---- a close that is repeated ---- */
+
+static void copy_state(const test_server *fixture, const char *to)
+{
+    char line[512];
+    (void)snprintf(line, sizeof line, "rm -rf '%s/%s' && cp -a '%s/state' '%s/%s'", fixture->folder,
+                   to, fixture->folder, fixture->folder, to);
+    cr_assert_eq(system(line), 0); /* NOLINT(concurrency-mt-unsafe,cert-env33-c) */
+}
+
+static void swap_state(const test_server *fixture, const char *from)
+{
+    char line[512];
+    (void)snprintf(line, sizeof line, "rm -rf '%s/state' && cp -a '%s/%s' '%s/state'",
+                   fixture->folder, fixture->folder, from, fixture->folder);
+    cr_assert_eq(system(line), 0); /* NOLINT(concurrency-mt-unsafe,cert-env33-c) */
+}
+
+/* A kill between the transaction that begins a close and the one that ends it, at whatever moment:
+ * the folder is as it was after the first. */
+static void kill_in_close(const char *keys, bool has_model)
+{
+    test_server fixture;
+    test_device devices[4];
+    float update[DP_VALUES];
+    float first[DP_VALUES];
+    float again[DP_VALUES];
+    float other[DP_VALUES];
+    dunlin_error error = {0};
+    dp_begin(&fixture);
+    test_server_open(&fixture, keys, 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_fill(update, 0.25F);
+    (void)dp_contribute_all(devices, 4, update, 5);
+    copy_state(&fixture, "open");
+    dunlin__round_row row = fixture.server.round;
+    row.state = DUNLIN_ROUND_CLOSING;
+    row.reason = DUNLIN_CLOSE_DEADLINE;
+    MUST(dunlin__private_begin_close(&fixture.server, &row, &error));
+    MUST(dunlin__server_save_round(&fixture.server, &row, &error));
+    fixture.server.round = row;
+    copy_state(&fixture, "closing");
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.n_closed, 1, "%s", fixture.server.fault.text);
+    test_read_model(&fixture, 2, first);
+    test_server_close(&fixture);
+    if (has_model) { /* its files were written, and no more */
+        char line[512];
+        (void)snprintf(line, sizeof line, "cp '%s'/state/models/000002.* '%s/closing/models/'",
+                       fixture.folder, fixture.folder);
+        cr_assert_eq(system(line), 0); /* NOLINT(concurrency-mt-unsafe,cert-env33-c) */
+    }
+    for (int i = 0; i < 2; i++) {
+        swap_state(&fixture, "closing");
+        test_server_open(&fixture, keys, 0);
+        dunlin__server_tick(&fixture.server);
+        cr_assert_eq(fixture.server.n_closed, 1, "%s", fixture.server.fault.text);
+        test_read_model(&fixture, 2, again);
+        cr_expect_eq(memcmp(first, again, sizeof first), 0, "the same draw");
+        test_server_close(&fixture);
+    }
+    /* Before the close had begun there was no draw: another one is another release, of one run. */
+    swap_state(&fixture, "open");
+    test_server_open(&fixture, keys, 0);
+    fixture.now_ms += 700000;
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.n_closed, 1, "%s", fixture.server.fault.text);
+    test_read_model(&fixture, 2, other);
+    cr_expect_neq(memcmp(first, other, sizeof first), 0, "another draw");
+    dp_end(&fixture);
+}
+
+Test(dp_rounds, a_close_that_is_repeated_draws_nothing_anew)
+{
+    kill_in_close(DP("3", "4", "4", "\"noise\": 1"), false);
+    kill_in_close(DP("3", "2", "4", "\"noise\": 1, \"sampling\": \"poisson\""), true);
+    kill_in_close(DP("3", "4", "4", "\"noise\": 1, \"mechanism\": \"tree\""), true);
+}
+
+/* The seed is neither in the database nor in its log once the round is closed. */
+Test(dp_rounds, seeds_are_wiped)
+{
+    test_server fixture;
+    test_device devices[4];
+    float update[DP_VALUES];
+    dunlin_error error = {0};
+    char line[768];
+    char hex[2 * DUNLIN_ROUND_SEED_BYTES + 1];
+    dp_begin(&fixture);
+    test_server_open(&fixture, DP("3", "2", "4", "\"noise\": 1, \"sampling\": \"poisson\""), 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_fill(update, 0.25F);
+    (void)dp_contribute_all(devices, 4, update, 5);
+    dunlin__round_row row = fixture.server.round;
+    row.state = DUNLIN_ROUND_CLOSING;
+    row.reason = DUNLIN_CLOSE_DEADLINE;
+    MUST(dunlin__private_begin_close(&fixture.server, &row, &error));
+    MUST(dunlin__server_save_round(&fixture.server, &row, &error));
+    fixture.server.round = row;
+    for (size_t i = 0; i < DUNLIN_ROUND_SEED_BYTES; i++) {
+        (void)snprintf(hex + 2 * i, 3, "%02x", row.noise_seed.bytes[i]);
+    }
+    (void)snprintf(line, sizeof line,
+                   "cat '%s'/state/server.db* | od -An -v -tx1 | tr -d ' \\n' | grep -q %s",
+                   fixture.folder, hex);
+    cr_expect_eq(system(line), 0, "it is there"); /* NOLINT(concurrency-mt-unsafe,cert-env33-c) */
+    dunlin__server_tick(&fixture.server);
+    cr_assert_eq(fixture.server.n_closed, 1, "%s", fixture.server.fault.text);
+    cr_expect_neq(system(line), 0, "and is gone"); /* NOLINT(concurrency-mt-unsafe,cert-env33-c) */
+    dp_end(&fixture);
+}
+
+/* ---- the tree ---- */
+
+/* After four rounds the running sum has one node's noise, whose seed is the only one left. */
+Test(dp_rounds, a_tree_takes_the_noise_of_nodes_away_again)
+{
+    test_server fixture;
+    test_device devices[2];
+    float model[DP_VALUES];
+    dunlin_error error = {0};
+    dp_begin(&fixture);
+    const char *keys = DP("8", "2", "2", "\"noise\": 3, \"mechanism\": \"tree\"");
+    test_server_open(&fixture, keys, 0);
+    dp_join_all(&fixture, devices, 2);
+    for (uint64_t round = 1; round <= 7; round++) {
+        dp_close_round(&fixture);
+        dunlin__noise noise;
+        double sums[DP_VALUES] = {0};
+        size_t n_seeds = 0;
+        for (uint64_t r = 1; r <= round; r++) {
+            const dunlin__round_row *row = &fixture.server.closed[r - 1];
+            if (row->noise_seed.is_there) {
+                MUST(dunlin__noise_make(&noise, DP_CLIP, 3, DP_VALUES, &error));
+                memcpy(noise.nodes[0].seed, row->noise_seed.bytes, DUNLIN_SEED_BYTES);
+                noise.n_nodes = 1;
+                n_seeds++;
+                for (uint64_t i = 0; i < DP_VALUES; i++) {
+                    sums[i] += dunlin__noise_draw(&noise, i) / 2;
+                }
+            }
+        }
+        static const size_t n_nodes[] = {0, 1, 1, 2, 1, 2, 2, 3};
+        cr_expect_eq(n_seeds, n_nodes[round], "round %d: %zu nodes", (int)round, n_seeds);
+        test_read_model(&fixture, round + 1, model);
+        for (int i = 0; i < DP_VALUES; i++) {
+            cr_expect_float_eq(model[i], (float)sums[i], 1e-5F, "round %d, value %d: %g, %g",
+                               (int)round, i, (double)model[i], sums[i]);
+        }
+        if (round == 5) { /* what the state keeps is enough */
+            test_server_close(&fixture);
+            test_server_open(&fixture, keys, 0);
+        }
+    }
+    dp_close_round(&fixture);
+    for (int r = 0; r < 8; r++) {
+        cr_expect(!fixture.server.closed[r].noise_seed.is_there, "the run is over");
+    }
+    dp_end(&fixture);
+}
