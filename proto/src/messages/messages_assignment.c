@@ -151,6 +151,9 @@ static void check_assignment(dunlin__rules *rules, const void *data)
     dunlin__rules_enter(rules, "plan");
     check_plan(rules, m);
     dunlin__rules_leave(rules);
+    if (m->has_privacy) {
+        dunlin__rules_check_privacy(rules, &m->privacy);
+    }
 }
 DUNLIN_DEFINE_KIND(assignment, "Assignment", DUNLIN_V1_ASSIGNMENT, check_assignment);
 

@@ -5,6 +5,7 @@
  * must be understood to act on a message do not.
  */
 #include "codec/codec.h"
+#include "plan_rules.h"
 
 #define OPEN_NUMBER_MAX 65535u
 #define LOG2_MAX 63u
@@ -83,6 +84,9 @@ static void check_offer(dunlin__rules *rules, const dunlin__offer *offer)
     check_features(rules, offer->required_features, offer->required_features_count,
                    sizeof(offer->required_features) / sizeof(offer->required_features[0]),
                    "required_features");
+    if (offer->has_privacy) {
+        dunlin__rules_check_privacy(rules, &offer->privacy);
+    }
 }
 
 static void check_checkin_response(dunlin__rules *rules, const void *data)
@@ -132,7 +136,7 @@ static void check_accept_request(dunlin__rules *rules, const void *data)
 {
     const dunlin__accept_request *m = data;
     dunlin__rule_number(rules, "decline_reason", (uint64_t)m->decline_reason,
-                        DUNLIN_V1_DECLINE_REASON_NONE, DUNLIN_V1_DECLINE_REASON_APPLICATION);
+                        DUNLIN_V1_DECLINE_REASON_NONE, DUNLIN_V1_DECLINE_REASON_PRIVACY);
     dunlin__rule_id(rules, "offer_id", m->offer_id, sizeof(m->offer_id), 0);
     bool is_declined = m->decline_reason != DUNLIN_V1_DECLINE_REASON_NONE;
     dunlin__rule_true(rules, "offer_id", is_declined == (m->offer_id[0] == '\0'),

@@ -302,6 +302,14 @@ typedef struct dunlin_client_options {
      * signatures are not. 0: from the system's random numbers, as it should be elsewhere, so that
      * devices do not come all at once. */
     uint64_t random_seed;
+    /* More of the app's floor of privacy: offers of training below it are declined, and assignments
+     * refused with LIMIT, before anything is fetched; dunlin_client_last_error() has the reason.
+     * What a run costs is what its server states (DUNLIN_EPSILON_STATED_BY_SERVER): the epsilon of
+     * all rounds together, at most this, at a delta of at most max_delta (0: any). A task without
+     * noise, or whose noise can be repeated, is below it. 0: none, as are the next. */
+    double max_epsilon;
+    double max_delta;
+    uint32_t min_cohort; /* devices that a round is expected to have, as its server states */
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
@@ -378,6 +386,13 @@ typedef enum dunlin_outcome {
 /** @return its name, "accepted"; never NULL: "unknown" for another number. */
 DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);
 
+/** Who vouches for the epsilon of a round. */
+typedef enum dunlin_epsilon_kind {
+    DUNLIN_EPSILON_NONE = 0,             /* there is none */
+    DUNLIN_EPSILON_STATED_BY_SERVER = 1, /* signed by the server, which adds the noise */
+    DUNLIN_EPSILON_PROVED_HERE = 2       /* of noise that the device adds itself: not yet */
+} dunlin_epsilon_kind;
+
 typedef struct dunlin_round_report {
     size_t struct_size;
     dunlin_outcome outcome;
@@ -409,6 +424,11 @@ typedef struct dunlin_round_report {
      * False: it is not set, or did not tell. */
     bool has_energy;
     double energy_j;
+    /* What all rounds of the run together say of this device's examples to whoever sees the models:
+     * differential privacy, the device being the unit. */
+    dunlin_epsilon_kind epsilon_kind;
+    double epsilon;
+    double delta;
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_round_report)
 

@@ -59,6 +59,16 @@ dunlin_status dunlin__client_options_check(const dunlin_client_options *options,
                             "max_update_norm is %g; it must be 0 or more",
                             (double)options->max_update_norm);
     }
+    if (!(options->max_epsilon >= 0.0) || !(options->max_delta >= 0.0)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "max_epsilon is %g and max_delta %g; each must be 0 or more",
+                            options->max_epsilon, options->max_delta);
+    }
+    if (options->max_delta > 0.0 && !(options->max_epsilon > 0.0)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "client", 0,
+                            "max_delta is %g without max_epsilon, which it goes with",
+                            options->max_delta);
+    }
     DUNLIN_TRY(check_waits("retry", options->retry_first_ms, options->retry_most_ms, error));
     DUNLIN_TRY(check_waits("retry_refused", options->retry_refused_first_ms,
                            options->retry_refused_most_ms, error));

@@ -11,6 +11,7 @@
 #include "context/conditions.h"
 #include "context/round_examples.h"
 #include "device_key.h"
+#include "floor.h"
 #include "session/session.h"
 
 #include <wire/signature.h>
@@ -147,6 +148,15 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
     if (offer->download_bytes > client->options.max_download_bytes ||
         offer->upload_bytes > client->options.max_upload_bytes) {
         return DUNLIN_V1_DECLINE_REASON_BUDGET;
+    }
+    if (offer->kind == DUNLIN_V1_KIND_TRAIN &&
+        dunlin__floor_check(&client->options, offer->has_privacy ? &offer->privacy : NULL,
+                            &client->error) != DUNLIN_OK) {
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_INFO, "client", "an offer is declined: %s",
+                    client->error.text);
+        /* A server that says nothing of noise may be of before, and know no other reason. */
+        return offer->has_privacy ? DUNLIN_V1_DECLINE_REASON_PRIVACY
+                                  : DUNLIN_V1_DECLINE_REASON_APPLICATION;
     }
     dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
         client, offer->task, offer->has_policy ? policy->min_examples : 0);
@@ -394,15 +404,7 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
     }
     DUNLIN_TRY(check_encoding(client, assignment));
     DUNLIN_TRY(check_scaffold(client, assignment));
-    float least = client->options.max_update_norm;
-    const dunlin__training_plan *plan = &assignment->plan;
-    bool is_clipped = plan->clip_norm > 0.0F && plan->clip_norm <= least &&
-                      plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS;
-    if (assignment->kind == DUNLIN_V1_KIND_TRAIN && least > 0.0F && !is_clipped) {
-        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
-                            "the plan clips the update to %g (0: not); this app wants at most %g",
-                            (double)plan->clip_norm, (double)least);
-    }
+    DUNLIN_TRY(dunlin__floor_take(client, assignment));
     round->has_assignment = true;
     return DUNLIN_OK;
 }

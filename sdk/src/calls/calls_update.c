@@ -92,6 +92,12 @@ static void fill_commit(const dunlin_client *client, dunlin__commit_request *out
         out->within_clip = (dunlin_v1_within_clip_t)journal->within_clip;
         memcpy(out->manifest_sha256, round->manifest_sha256, sizeof out->manifest_sha256);
     }
+    if (round->assignment.has_privacy) {
+        out->n_steps = 0; /* numbers without noise stay here */
+        out->train_ms = 0;
+        out->within_clip = DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED;
+        return;
+    }
     add_metric(out, "loss", journal->loss);
     add_metric(out, "accuracy", journal->accuracy);
     if ((journal->evaluated & DUNLIN_EVALUATED_BEFORE) != 0) {
@@ -129,7 +135,9 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
     uint8_t *reply = NULL;
     size_t n_bytes = 0;
     size_t n_reply_bytes = 0;
-    dunlin__metrics_fill(client, &request); /* first: a file of them is a whole message */
+    if (!client->round->assignment.has_privacy) {
+        dunlin__metrics_fill(client, &request); /* first: a file of them is a whole message */
+    }
     fill_commit(client, &request);
     DUNLIN_TRY(dunlin__fault_judge(
         dunlin__commit_request_encode(&request, body, sizeof body, &n_bytes, &client->error),

@@ -117,6 +117,7 @@ static void fill_offer(const dunlin__call_state *call, const dunlin__session_row
         offer->required_features[i] = features[i];
     }
     offer->required_features_count = (pb_size_t)n_features;
+    offer->has_privacy = dunlin__private_state(server, &offer->privacy);
 }
 
 static dunlin_status make_offer(dunlin__call_state *call, const dunlin__capabilities *can,
@@ -247,6 +248,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
         assignment->required_features[i] = features[i];
     }
     assignment->required_features_count = (pb_size_t)n_features;
+    assignment->has_privacy = dunlin__private_state(server, &assignment->privacy);
     memcpy(assignment->key_id, server->certs.key_id, sizeof server->certs.key_id);
 }
 

@@ -42,6 +42,33 @@ bool dunlin__private_is_secret(const dunlin__server *server)
     return server->task.dp.is_on && !server->is_repeatable;
 }
 
+bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *out_privacy)
+{
+    static const dunlin_v1_privacy_sampling_t samplings[] = {
+        [DUNLIN_SAMPLING_FIRST_COME] = DUNLIN_V1_PRIVACY_SAMPLING_ARRIVAL,
+        [DUNLIN_SAMPLING_POISSON] = DUNLIN_V1_PRIVACY_SAMPLING_POISSON,
+        [DUNLIN_SAMPLING_FIXED] = DUNLIN_V1_PRIVACY_SAMPLING_FIXED,
+        [DUNLIN_SAMPLING_TREE] = DUNLIN_V1_PRIVACY_SAMPLING_ARRIVAL};
+    const dunlin__privacy_question *terms = terms_of(server);
+    if (!server->task.dp.is_on) {
+        return false;
+    }
+    *out_privacy = (dunlin_v1_privacy_t){.mechanism = terms->sampling == DUNLIN_SAMPLING_TREE
+                                                          ? DUNLIN_V1_PRIVACY_MECHANISM_TREE
+                                                          : DUNLIN_V1_PRIVACY_MECHANISM_GAUSSIAN,
+                                         .sampling = samplings[terms->sampling],
+                                         .epsilon = server->task.dp.cost.epsilon,
+                                         .delta = terms->delta,
+                                         .noise_multiplier = terms->noise,
+                                         .clip_norm = terms->clip,
+                                         .n_rounds = server->task.rounds,
+                                         .cohort = server->task.cohort,
+                                         .min_separation_rounds = (uint32_t)terms->separation,
+                                         .max_rounds = terms->most_rounds,
+                                         .is_repeatable = server->is_repeatable};
+    return true;
+}
+
 /* ---- what was promised ---- */
 
 static dunlin_status keep_terms(dunlin__server *server, const char *terms, dunlin_error *error)

@@ -30,6 +30,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__private_open(const dunlin__server *server
  * ranks of those who keep separation and most. */
 DUNLIN_NODISCARD dunlin_status dunlin__private_choose(dunlin__server *server, dunlin_error *error);
 
+/* What devices are told of the run's noise; false: it has none. */
+bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *out_privacy);
+
 /* True if the device keeps the separation and the most rounds of the terms. */
 bool dunlin__private_may_take_part(const dunlin__server *server, const dunlin__device_row *device);
 

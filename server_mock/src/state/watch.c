@@ -40,7 +40,7 @@ static const char *const reason_names[DUNLIN_N_SERVER_EVENTS][DUNLIN_SERVER_EVEN
     [DUNLIN_SERVER_EVENT_CHECKIN] = {"offered", "no_work", "enough_devices", "too_soon",
                                      "not_suitable"},
     [DUNLIN_SERVER_EVENT_DECLINE] = {NULL, "conditions", "data", "budget", "separation", "feature",
-                                     "application"},
+                                     "application", "privacy"},
     [DUNLIN_SERVER_EVENT_COMMIT] = {NULL, "accepted", "late", "goal_reached", "refused"},
     [DUNLIN_SERVER_EVENT_ABORT] = {"unspecified", "conditions", "stopped", "deadline", "download",
                                    "training", "upload", "refused"},

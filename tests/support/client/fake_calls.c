@@ -94,7 +94,9 @@ void fake_on_checkin(fake_server *server, fake_exchange *x)
             .deadline_ms = server->deadline_ms,
             .download_bytes = sizeof server->values,
             .upload_bytes = server->upload_bytes > 0 ? server->upload_bytes : sizeof server->values,
-            .aggregation = DUNLIN_V1_AGGREGATION_PLAIN};
+            .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
+            .has_privacy = server->has_privacy,
+            .privacy = server->privacy};
         if (server->required_feature != 0) {
             offer->required_features[offer->required_features_count++] = server->required_feature;
         }
@@ -127,6 +129,8 @@ static void fill_assignment(const fake_server *server, dunlin__assignment *out)
                                 .plan = server->plan,
                                 .base_manifest_bytes = (uint32_t)server->manifest_bytes,
                                 .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
+                                .has_privacy = server->has_privacy,
+                                .privacy = server->privacy,
                                 .key_id = "test-key"};
     memcpy(out->base_manifest_sha256, server->manifest_sha256, DUNLIN_SHA256_BYTES);
     if (server->wrong_base_byte >= 0) {
@@ -146,6 +150,7 @@ void fake_on_accept(fake_server *server, fake_exchange *x)
     dunlin__accept_response response = {.has_window = true, .window = server->rejected};
     fake_require(server, dunlin__accept_request_decode(x->body, x->body_bytes, &request, NULL),
                  "accept request");
+    server->decline_reason = request.decline_reason;
     if (request.decline_reason == DUNLIN_V1_DECLINE_REASON_NONE) {
         if (strcmp(request.offer_id, OFFER) != 0) {
             fake_complain(server, "accept of offer %s", request.offer_id);

@@ -49,9 +49,12 @@ typedef struct fake_server {
     dunlin__window rejected;
     dunlin__policy policy;
     dunlin__training_plan plan;
-    uint64_t upload_bytes;       /* of the offer; 0: of the whole update in float32 */
-    uint32_t required_feature;   /* of the offer and the assignment; 0: none */
-    uint32_t assignment_feature; /* of the assignment alone */
+    bool has_privacy; /* what is said of noise, in the offer... */
+    dunlin_v1_privacy_t privacy;
+    dunlin_v1_decline_reason_t decline_reason; /* of the last offer that was declined */
+    uint64_t upload_bytes;                     /* of the offer; 0: of the whole update in float32 */
+    uint32_t required_feature;                 /* of the offer and the assignment; 0: none */
+    uint32_t assignment_feature;               /* of the assignment alone */
     dunlin_v1_commit_outcome_t outcome;
     dunlin__call spoil_call;
     fake_spoil spoil;

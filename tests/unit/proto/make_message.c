@@ -127,6 +127,21 @@ void make_checkin_request(dunlin__checkin_request *m, uint64_t *state)
     m->conditions.n_examples_log2 = between(state, 0, 63);
 }
 
+static void make_privacy(dunlin_v1_privacy_t *privacy, uint64_t *state)
+{
+    privacy->mechanism = (dunlin_v1_privacy_mechanism_t)between(state, 1, 2);
+    privacy->sampling = (dunlin_v1_privacy_sampling_t)between(state, 1, 3);
+    privacy->epsilon = test_random_range(0.0, 100.0, state);
+    privacy->delta = test_random_range(0.0, 1.0, state);
+    privacy->noise_multiplier = test_random_range(0.05, 100.0, state);
+    privacy->clip_norm = test_random_range(0.001, 100.0, state);
+    privacy->n_rounds = between(state, 1, UINT32_MAX);
+    privacy->cohort = between(state, 1, UINT32_MAX);
+    privacy->min_separation_rounds = (uint32_t)test_random_u64(state);
+    privacy->max_rounds = test_random_u64(state);
+    privacy->is_repeatable = coin(state);
+}
+
 static void make_offer(dunlin__offer *offer, uint64_t *state)
 {
     MAKE_ID(state, offer->offer_id, 1);
@@ -147,6 +162,10 @@ static void make_offer(dunlin__offer *offer, uint64_t *state)
     offer->aggregation = (dunlin_v1_aggregation_t)between(state, 1, 3);
     offer->required_features_count =
         make_features(state, offer->required_features, LENGTH(offer->required_features));
+    offer->has_privacy = coin(state);
+    if (offer->has_privacy) {
+        make_privacy(&offer->privacy, state);
+    }
 }
 
 void make_checkin_response(dunlin__checkin_response *m, uint64_t *state)
@@ -188,7 +207,7 @@ void make_run_over(dunlin__run_over *m, uint64_t *state)
 
 void make_accept_request(dunlin__accept_request *m, uint64_t *state)
 {
-    m->decline_reason = (dunlin_v1_decline_reason_t)between(state, 0, 6);
+    m->decline_reason = (dunlin_v1_decline_reason_t)between(state, 0, 7);
     if (m->decline_reason == DUNLIN_V1_DECLINE_REASON_NONE) {
         MAKE_ID(state, m->offer_id, 1);
     }
@@ -328,6 +347,10 @@ void make_assignment(dunlin__assignment *m, uint64_t *state)
     MAKE_BYTES(state, m->base_manifest_sha256);
     m->base_manifest_bytes = between(state, 1, DUNLIN_WIRE_MANIFEST_BYTES);
     MAKE_ID(state, m->key_id, 1);
+    m->has_privacy = coin(state);
+    if (m->has_privacy) {
+        make_privacy(&m->privacy, state);
+    }
 }
 
 void make_put_response(dunlin__put_response *m, uint64_t *state)

@@ -194,9 +194,14 @@ Test(proto_messages, fleet_limits_are_told_by_name)
     SPOIL(checkin_response, m->rejection = 0; m->session[0] = '\0', "session is missing");
     SPOIL(checkin_response, m->rejection = 1; m->offers_count = 1, "offers has 1 items");
     SPOIL(checkin_response, m->has_accepted_window = false, "accepted_window is missing");
+    SPOIL(assignment, m->has_privacy = true; m->privacy.epsilon = -1, "privacy.");
+    SPOIL(assignment, m->has_privacy = true;
+          m->privacy = (dunlin_v1_privacy_t){0}, "privacy.mechanism is 0");
+    SPOIL(assignment, m->has_privacy = true; m->privacy.noise_multiplier = 0, "privacy.");
+    SPOIL(assignment, m->has_privacy = true; m->privacy.delta = 2, "privacy.");
     SPOIL(accept_request, m->offer_id[0] = 'a'; m->offer_id[1] = '\0';
           m->decline_reason = 1, "offer_id and decline_reason");
-    SPOIL(accept_request, m->decline_reason = 7, "decline_reason is 7");
+    SPOIL(accept_request, m->decline_reason = 8, "decline_reason is 8");
     SPOIL(checkin_response, m->rejection = 2; m->has_run_over = true, "run_over is given");
     SPOIL(run_over, m->device_id[0] = '\0', "device_id is");
     SPOIL(run_over, m->round = (1ULL << 53) + 1, "round is 9007199254740993");

@@ -1,0 +1,79 @@
+/*
+ * floor.c - the app's floor of privacy, held against what a server says of a run's noise.
+ *
+ * Invariant: nothing that a server states is called proved here: the noise is added where no device
+ * can look.
+ */
+#include "floor.h"
+
+#include <mem/support.h>
+
+#include <inttypes.h>
+
+dunlin_status dunlin__floor_check(const dunlin_client_options *options,
+                                  const dunlin_v1_privacy_t *privacy, dunlin_error *error)
+{
+    const double most = options->max_epsilon;
+    if (!(most > 0) && options->min_cohort == 0) {
+        return DUNLIN_OK;
+    }
+    if (privacy == NULL) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                            "the task has no noise; this app wants epsilon of at most %g and "
+                            "cohorts of at least %" PRIu32,
+                            most, options->min_cohort);
+    }
+    if (most > 0 && privacy->is_repeatable) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                            "the task's noise can be repeated, so it is not private; this app "
+                            "wants epsilon of at most %g",
+                            most);
+    }
+    if (most > 0 && !(privacy->epsilon <= most)) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                            "the task's epsilon is %g at delta %g; this app wants at most %g",
+                            privacy->epsilon, privacy->delta, most);
+    }
+    if (most > 0 && options->max_delta > 0 && !(privacy->delta <= options->max_delta)) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                            "the task's delta is %g; this app wants at most %g", privacy->delta,
+                            options->max_delta);
+    }
+    if (privacy->cohort < options->min_cohort) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                            "the task's cohort is %" PRIu32 "; this app wants at least %" PRIu32,
+                            privacy->cohort, options->min_cohort);
+    }
+    return DUNLIN_OK;
+}
+
+/* An update that is not clipped says more than one that is. */
+static dunlin_status check_clip(dunlin_client *client, const dunlin__training_plan *plan)
+{
+    const float least = client->options.max_update_norm;
+    const bool is_clipped = plan->clip_norm > 0.0F && plan->clip_norm <= least &&
+                            plan->update_form != DUNLIN_V1_UPDATE_FORM_WEIGHTS;
+    if (least > 0.0F && !is_clipped) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan clips the update to %g (0: not); this app wants at most %g",
+                            (double)plan->clip_norm, (double)least);
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__floor_take(dunlin_client *client, const dunlin__assignment *assignment)
+{
+    const dunlin_v1_privacy_t *privacy = assignment->has_privacy ? &assignment->privacy : NULL;
+    dunlin_round_report *report = &client->round->report;
+    if (assignment->kind != DUNLIN_V1_KIND_TRAIN) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(check_clip(client, &assignment->plan));
+    DUNLIN_TRY(dunlin__floor_check(&client->options, privacy, &client->error));
+    if (privacy != NULL && !privacy->is_repeatable) {
+        report->epsilon_kind = DUNLIN_EPSILON_STATED_BY_SERVER;
+        report->epsilon = privacy->epsilon;
+        report->delta = privacy->delta;
+    }
+    return DUNLIN_OK;
+}
