@@ -194,6 +194,14 @@ static const arg args[] = {
      0.99, 0},
     {"--update-clip-layers", ARG_FLAG, AT(is_clip_layers), NULL,
      "each averaged tensor has the same part of the bound", 0, 0, 0},
+    {NULL, ARG_HEADING, 0, NULL, "what the models tell of a device", 0, 0, 0},
+    {"--dp", ARG_TEXT, AT(dp), "CLIP:NOISE,delta=D|epsilon=E,delta=D",
+     "noise on each round; with clip=F, sampling=poisson|fixed|arrival, mechanism=tree, "
+     "separation=N, most=N (none)",
+     0, 0, 0},
+    {"--insecure-noise-seed", ARG_U64, AT(noise_seed), "N",
+     "noise that can be repeated: nothing is private then, and page and report say so", 0, 0,
+     AT(has_noise_seed)},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
@@ -213,7 +221,6 @@ static const arg args[] = {
      "mixed",
      0, 0, 0},
     {"--secagg", ARG_LATER, 0, NULL, "secure aggregation is not there yet", 0, 0, 0},
-    {"--dp", ARG_LATER, 0, NULL, "differential privacy is not there yet", 0, 0, 0},
 };
 
 /* "NAME:NUMBER" with the number in (low, high]. */
@@ -376,8 +383,8 @@ static int check_server(const fleet_flags *flags)
 static int check(fleet_flags *flags)
 {
     int (*const checks[])(fleet_flags *) = {
-        check_partition,  check_algorithm,      check_batch,         check_retry,
-        check_validation, fleet_check_strategy, fleet_check_compress};
+        check_partition,  check_algorithm,      check_batch,          check_retry,
+        check_validation, fleet_check_strategy, fleet_check_compress, fleet_check_dp};
     if (flags->make_devices != NULL) {
         return sim_check_make(flags);
     }

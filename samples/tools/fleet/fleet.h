@@ -96,6 +96,9 @@ typedef struct fleet_flags {
     int64_t feedback;     /* rounds; 0: none */
     double update_clip, clip_quantile; /* 0: none */
     bool is_clip_layers, is_keeping_model;
+    const char *dp; /* noise on the rounds; dp.c. NULL: none */
+    uint64_t noise_seed;
+    bool has_noise_seed;
     augment_choice changes;
     /* Unequal devices in simulated time; simulate/. NULL: not given. */
     const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;
@@ -139,6 +142,10 @@ void fleet_compress_json(const fleet_flags *flags, json_t *task, json_t *plan);
 int fleet_check_precision(fleet_flags *flags);
 bool fleet_is_integer(const fleet_flags *flags);
 void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan);
+
+/* dp.c: noise on the rounds, and the task's key of it. */
+int fleet_check_dp(fleet_flags *flags);
+void fleet_dp_json(const fleet_flags *flags, json_t *task);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

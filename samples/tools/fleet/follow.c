@@ -52,12 +52,19 @@ static void print_round(int64_t n_rounds, const json_t *round, fleet_workers *wo
         (void)printf("accuracy %6.2f %%  loss %.4f  ", 100.0 * json_number_value(accuracy),
                      number_of(round, "loss"));
     }
-    (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s",
-                 number_of(round, "participants"), number_of(round, "dropped"),
-                 size_text((uint64_t)number_of(round, "bytes_down"), down),
-                 size_text((uint64_t)number_of(round, "bytes_up"), up),
-                 size_text(fleet_workers_round_peak(workers, number), peak),
-                 number_of(round, "wall_s"));
+    if (json_is_number(json_object_get(round, "participants"))) {
+        (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s",
+                     number_of(round, "participants"), number_of(round, "dropped"),
+                     size_text((uint64_t)number_of(round, "bytes_down"), down),
+                     size_text((uint64_t)number_of(round, "bytes_up"), up),
+                     size_text(fleet_workers_round_peak(workers, number), peak),
+                     number_of(round, "wall_s"));
+    } else { /* a private round does not tell how many came */
+        (void)printf("peak %s", size_text(fleet_workers_round_peak(workers, number), peak));
+    }
+    if (json_is_number(json_object_get(round, "epsilon"))) {
+        (void)printf("  epsilon %.3f", number_of(round, "epsilon"));
+    }
     if (number_of(round, "scaled") > 0) {
         (void)printf("  %.0f scaled down", number_of(round, "scaled"));
     }
@@ -189,6 +196,13 @@ static void print_end(const json_t *status)
     const json_t *best = json_object_get(status, "best_round");
     if (reason != NULL && strcmp(reason, "rounds") != 0) {
         (void)printf("the run ends early: %s\n", reason);
+    }
+    const json_t *privacy = json_object_get(status, "privacy");
+    const char *note = json_string_value(json_object_get(privacy, "note"));
+    if (json_is_object(privacy)) {
+        (void)printf("privacy: epsilon %.3f at delta %g, of a device%s%s\n",
+                     number_of(privacy, "epsilon"), number_of(privacy, "delta"),
+                     note != NULL ? "; " : "", note != NULL ? note : "");
     }
     if (json_is_integer(best)) {
         (void)printf("best model: round %lld, accuracy %.2f %%\n",

@@ -11,7 +11,8 @@ static json_t *round_result(const json_t *from, const fleet_figures *figures)
     static const char *const keys[] = {
         "round",    "accuracy",   "loss",       "participants", "dropped", "bytes_down",
         "bytes_up", "wall_s",     "train_loss", "kind",         "devices", "failed",
-        "scaled",   "norm_bound", "taken_back", "reason",       "metrics", "metrics_left_out"};
+        "scaled",   "norm_bound", "taken_back", "reason",       "metrics", "metrics_left_out",
+        "epsilon"};
     json_t *round = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(from, keys[i]);
@@ -46,6 +47,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         (void)json_object_set_new(setup, "lr", json_null());
         (void)json_object_set_new(setup, "grad_bits", json_string(flags->grad_bits));
     }
+    fleet_dp_json(flags, setup);
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(
@@ -93,7 +95,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     for (size_t i = 0; i < json_array_size(from); i++) {
         (void)json_array_append_new(rounds, round_result(json_array_get(from, i), figures));
     }
-    static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by"};
+    static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by",
+                                       "privacy"};
     /* Of the model that the run ends with: the last round's, unless that was taken back. */
     json_t *last = json_object_get(status, "final_accuracy");
     json_t *result = json_object();
@@ -101,7 +104,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
                               last != NULL ? json_copy(last) : json_null());
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(status, keys[i]);
-        (void)json_object_set_new(result, keys[i], value != NULL ? json_copy(value) : json_null());
+        (void)json_object_set_new(result, keys[i],
+                                  value != NULL ? json_deep_copy(value) : json_null());
     }
     (void)json_object_set_new(result, "bytes_down", sum_of(from, "bytes_down"));
     (void)json_object_set_new(result, "bytes_up", sum_of(from, "bytes_up"));

@@ -118,6 +118,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     fleet_strategy_json(flags, task);
     fleet_compress_json(flags, task, plan);
     fleet_precision_json(flags, task, plan);
+    fleet_dp_json(flags, task);
     add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));
@@ -159,7 +160,8 @@ static void validation_text(const fleet_flags *flags, char out[VALIDATION_BYTES]
 }
 
 /* Flags that the server gets only if this program got them: `argv` ends with NULL and has room. */
-static void add_chosen_flags(const fleet_flags *flags, const char *validation, const char **argv)
+static void add_chosen_flags(const fleet_flags *flags, const char *validation,
+                             const char *noise_seed, const char **argv)
 {
     int n_words = 0;
     while (argv[n_words] != NULL) {
@@ -178,6 +180,10 @@ static void add_chosen_flags(const fleet_flags *flags, const char *validation, c
     if (flags->is_judged_by_held_out) {
         argv[n_words++] = "--validation";
         argv[n_words++] = validation;
+    }
+    if (flags->has_noise_seed) {
+        argv[n_words++] = "--insecure-noise-seed";
+        argv[n_words++] = noise_seed;
     }
     if (flags->faults_file != NULL) {
         argv[n_words++] = "--faults";
@@ -244,7 +250,9 @@ static void run_child(const fleet_flags *flags, const char *program, const fleet
     if (flags->is_judged_by_held_out) {
         validation_text(flags, validation);
     }
-    add_chosen_flags(flags, validation, argv);
+    char noise_seed[32];
+    (void)snprintf(noise_seed, sizeof noise_seed, "%llu", (unsigned long long)flags->noise_seed);
+    add_chosen_flags(flags, validation, noise_seed, argv);
     (void)execv(program, (char *const *)(void *)argv);
     (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
     _exit(127);
