@@ -302,11 +302,11 @@ typedef struct dunlin_client_options {
      * signatures are not. 0: from the system's random numbers, as it should be elsewhere, so that
      * devices do not come all at once. */
     uint64_t random_seed;
-    /* More of the app's floor of privacy: offers of training below it are declined, and assignments
+    /* More of the app's floor of privacy: offers of training below it are declined, assignments
      * refused with LIMIT, before anything is fetched; dunlin_client_last_error() has the reason.
-     * What a run costs is what its server states (DUNLIN_EPSILON_STATED_BY_SERVER): the epsilon of
-     * all rounds together, at most this, at a delta of at most max_delta (0: any). A task without
-     * noise, or whose noise can be repeated, is below it. 0: none, as are the next. */
+     * What counts is what the server states: the epsilon of all rounds together, at most this, at a
+     * delta of at most max_delta (0: any). No noise, or noise that can be repeated, is below it. 0:
+     * none, as are the next. */
     double max_epsilon;
     double max_delta;
     uint32_t min_cohort; /* devices that a round is expected to have, as its server states */

@@ -30,7 +30,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__private_open(const dunlin__server *server
  * ranks of those who keep separation and most. */
 DUNLIN_NODISCARD dunlin_status dunlin__private_choose(dunlin__server *server, dunlin_error *error);
 
-/* What devices are told of the run's noise; false: it has none. */
+/* The run's noise as devices get it; false: there is none. */
 bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *out_privacy);
 
 /* True if the device keeps the separation and the most rounds of the terms. */
