@@ -424,8 +424,7 @@ typedef struct dunlin_round_report {
      * False: it is not set, or did not tell. */
     bool has_energy;
     double energy_j;
-    /* What all rounds of the run together say of this device's examples to whoever sees the models:
-     * differential privacy, the device being the unit. */
+    /* Differential privacy of all rounds of the run together, the unit being a device. */
     dunlin_epsilon_kind epsilon_kind;
     double epsilon;
     double delta;
