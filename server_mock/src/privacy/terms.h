@@ -6,7 +6,7 @@
 
 #include "account.h"
 
-#define DUNLIN_TERMS_BYTES 320u
+#define DUNLIN_TERMS_BYTES 480u
 
 /**
  * Everything that the cost of a number of rounds follows from, but for that number: what

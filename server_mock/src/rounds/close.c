@@ -375,11 +375,12 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
 static void tell_private(const dunlin__server *server, const dunlin__round_row *row,
                          const char *end)
 {
-    dunlin__log(
-        &server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
-        "round %" PRIu64 " %s: epsilon %.6g at delta %g so far%s, %.1f s%s%s", row->round, end,
-        row->epsilon, server->task.dp.question.delta, server->is_repeatable ? " (not private)" : "",
-        (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "", row->why);
+    dunlin__log(&server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
+                "round %" PRIu64 " %s: epsilon %.6g at delta %g so far%s, %.1f s%s%s", row->round,
+                end, row->epsilon, server->task.dp.question.delta,
+                dunlin__private_is_secret(server) ? "" : " (not private)",
+                (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "",
+                row->why);
 }
 
 static void tell_round(const dunlin__server *server, const dunlin__round_row *row)

@@ -39,7 +39,24 @@ static bool is_drawn(const dunlin__server *server)
 
 bool dunlin__private_is_secret(const dunlin__server *server)
 {
-    return server->task.dp.is_on && !server->is_repeatable;
+    return server->task.dp.is_on && dunlin__private_note(server) == NULL;
+}
+
+const char *dunlin__private_note(const dunlin__server *server)
+{
+    if (server->is_repeatable) {
+        return "not private: the seed of the noise is known (--insecure-noise-seed)";
+    }
+    return server->task.dp.noise_cohort > 0
+               ? "not private: the noise is that of a larger cohort (dp.noise_cohort)"
+               : NULL;
+}
+
+double dunlin__private_multiplier(const dunlin__server_task *task)
+{
+    const uint32_t n = task->dp.noise_cohort;
+    return n > 0 ? task->dp.question.noise * (double)task->cohort / (double)n
+                 : task->dp.question.noise;
 }
 
 bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *out_privacy)
@@ -65,7 +82,7 @@ bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *ou
                                          .cohort = server->task.cohort,
                                          .min_separation_rounds = (uint32_t)terms->separation,
                                          .max_rounds = terms->most_rounds,
-                                         .is_repeatable = server->is_repeatable};
+                                         .is_repeatable = !dunlin__private_is_secret(server)};
     return true;
 }
 
@@ -76,9 +93,10 @@ static dunlin_status keep_terms(dunlin__server *server, const char *terms, dunli
     DUNLIN_TRY(dunlin__server_db_begin(server->db, true, error));
     dunlin_status status = dunlin__server_db_set_term(server->db, "privacy", terms, error);
     if (status == DUNLIN_OK) {
+        const char *noise =
+            server->task.dp.noise_cohort > 0 ? DUNLIN_NOISE_SIMULATED : DUNLIN_NOISE_SECRET;
         status = dunlin__server_db_set_term(
-            server->db, "noise",
-            server->is_repeatable ? DUNLIN_NOISE_REPEATABLE : DUNLIN_NOISE_SECRET, error);
+            server->db, "noise", server->is_repeatable ? DUNLIN_NOISE_REPEATABLE : noise, error);
     }
     if (status == DUNLIN_OK) {
         return dunlin__server_db_commit(server->db, error);
@@ -311,7 +329,7 @@ dunlin_status dunlin__private_noise(const dunlin__server *server, const dunlin__
                                     dunlin__noise *out_noise, dunlin_error *error)
 {
     const dunlin__privacy_question *terms = terms_of(server);
-    DUNLIN_TRY(dunlin__noise_make(out_noise, terms->clip, terms->noise,
+    DUNLIN_TRY(dunlin__noise_make(out_noise, terms->clip, dunlin__private_multiplier(&server->task),
                                   server->layout.n_shared_values, error));
     const bool is_tree = terms->sampling == DUNLIN_SAMPLING_TREE;
     const uint32_t n_ended = is_tree ? count_ended(row->round) : 0;

@@ -12,9 +12,18 @@
 /* Where the noise of a run comes from: meta of its folder, for good. */
 #define DUNLIN_NOISE_SECRET "secret"
 #define DUNLIN_NOISE_REPEATABLE "repeatable" /* --insecure-noise-seed: nothing is private */
+#define DUNLIN_NOISE_SIMULATED "simulated"   /* dp.noise_cohort: nothing is private */
 
-/* Whether the run has noise that nobody can repeat: what it hides stays hidden. */
+/* Whether the run has noise that nobody can repeat, and as much as it says: what it hides stays
+ * hidden. */
 bool dunlin__private_is_secret(const dunlin__server *server);
+
+/* Why a run with noise is not private, for people; NULL: it is. */
+const char *dunlin__private_note(const dunlin__server *server);
+
+/* The deviation of the noise in units of clip: that of the terms, or less of it where a larger
+ * cohort is simulated. */
+double dunlin__private_multiplier(const dunlin__server_task *task);
 
 /*
  * Holds the task against what the folder has promised, and keeps the promise there when it is the

@@ -11,6 +11,7 @@
 #include "rounds/ahead.h"
 #include "rounds/kept.h"
 #include "rounds/orders.h"
+#include "rounds/private.h"
 #include "rounds/rounds.h"
 #include "rounds/state.h"
 #include "state/context.h"
@@ -73,16 +74,14 @@ static dunlin_status check_private(const dunlin__server *server, dunlin_error *e
                                               "the task", error));
         }
     }
-    DUNLIN_TRY(dunlin__noise_make(&noise, terms->clip, terms->noise, server->layout.n_shared_values,
-                                  error));
-    dunlin__log(&server->log,
-                server->options.has_insecure_noise_seed ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO,
-                "server", "noise %.6g of clip %g: epsilon %.6g at delta %g after %llu rounds%s",
+    DUNLIN_TRY(dunlin__noise_make(&noise, terms->clip, dunlin__private_multiplier(&server->task),
+                                  server->layout.n_shared_values, error));
+    const char *note = dunlin__private_note(server);
+    dunlin__log(&server->log, note != NULL ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "server",
+                "noise %.6g of clip %g: epsilon %.6g at delta %g after %llu rounds%s%s",
                 terms->noise, terms->clip, server->task.dp.cost.epsilon, terms->delta,
-                (unsigned long long)server->task.rounds,
-                server->options.has_insecure_noise_seed
-                    ? "; not private: --insecure-noise-seed is known"
-                    : "");
+                (unsigned long long)server->task.rounds, note != NULL ? "; " : "",
+                note != NULL ? note : "");
     return DUNLIN_OK;
 }
 

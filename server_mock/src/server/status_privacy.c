@@ -5,6 +5,7 @@
 #include "status_privacy.h"
 
 #include "privacy/terms.h"
+#include "rounds/private.h"
 #include "task/task.h"
 
 const char *const dunlin__status_hidden_of_round[] = {
@@ -33,15 +34,13 @@ json_t *dunlin__status_privacy(const dunlin__server *server)
     const bool is_tree = terms->sampling == DUNLIN_SAMPLING_TREE;
     const bool is_poisson = terms->sampling == DUNLIN_SAMPLING_POISSON;
     json_t *rate = is_poisson ? json_real(terms->rate) : json_null();
-    const char *note = server->is_repeatable
-                           ? "not private: the seed of the noise is known (--insecure-noise-seed)"
-                           : NULL;
+    const char *note = dunlin__private_note(server);
     json_t *object = json_pack(
         "{s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:f, s:s, s:s, "
         "s:s, s:s, s:s?}",
-        "private", server->is_repeatable ? 0 : 1, "epsilon", spent, "epsilon_of_run",
-        dp->cost.epsilon, "delta", terms->delta, "noise", terms->noise, "clip", terms->clip,
-        "deviation", dp->cost.deviation, "mechanism", is_tree ? "tree" : "gaussian", "sampling",
+        "private", note == NULL ? 1 : 0, "epsilon", spent, "epsilon_of_run", dp->cost.epsilon,
+        "delta", terms->delta, "noise", terms->noise, "clip", terms->clip, "deviation",
+        dp->cost.deviation, "mechanism", is_tree ? "tree" : "gaussian", "sampling",
         is_tree || terms->sampling == DUNLIN_SAMPLING_FIRST_COME
             ? "arrival"
             : dunlin__sampling_name(terms->sampling),

@@ -76,6 +76,7 @@ typedef struct dunlin__server_deadline {
 /* Rounds with noise (task_dp.c). */
 typedef struct dunlin__server_dp {
     bool is_on;
+    uint32_t noise_cohort;             /* the noise is that of so many; 0: of the cohort */
     double epsilon;                    /* that the noise was found for; 0: the noise was given */
     dunlin__privacy_question question; /* of all rounds; its noise is known */
     dunlin__privacy_answer cost;       /* of all rounds */

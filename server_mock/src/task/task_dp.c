@@ -30,6 +30,7 @@ static const dunlin__task_field dp_fields[] = {
     ROW("most", most_rounds, DUNLIN_TASK_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
     ROW("separation", separation, DUNLIN_TASK_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
     ROW("population", population, DUNLIN_TASK_U64, 0, MOST_POPULATION, 0),
+    {"noise_cohort", offsetof(dunlin__server_task, dp.noise_cohort), DUNLIN_TASK_U32, 0, 1e9, 0},
 };
 static const char *const dp_names[] = {"sampling", "mechanism", "noise_by"};
 
@@ -138,7 +139,8 @@ static dunlin_status check_numbers(const dunlin__task_place *at, const json_t *d
     if (json_object_get(dp, "epsilon") != NULL && !(question->epsilon > 0)) {
         return refuse(at, "dp.epsilon is 0, where it has to be above 0");
     }
-    if (task->n_clients > 0 && json_object_get(dp, "population") != NULL) {
+    if (task->n_clients > 0 && json_object_get(dp, "population") != NULL &&
+        task->dp.noise_cohort == 0) {
         return refuse(at, "dp.population goes without clients, which says how many there are");
     }
     if (question->population == 0) {
@@ -151,6 +153,28 @@ static dunlin_status check_numbers(const dunlin__task_place *at, const json_t *d
                             " is more than clients %" PRIu32 ": rounds would lack devices",
                             at->file, question->separation, task->cohort, task->n_clients);
     }
+    return DUNLIN_OK;
+}
+
+/* A simulated noise cohort (pfl-research, Granqvist et al. 2024): few devices train, with the noise
+ * and the cost that a larger cohort of a larger population would have. */
+static dunlin_status take_noise_cohort(const dunlin__task_place *at, dunlin__server_task *task,
+                                       uint64_t population)
+{
+    dunlin__privacy_question *question = &task->dp.question;
+    const uint32_t n = task->dp.noise_cohort;
+    if (n == 0) {
+        return DUNLIN_OK;
+    }
+    if (question->sampling != DUNLIN_SAMPLING_POISSON || n < task->cohort || population < n) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: dp.noise_cohort %" PRIu32
+                            " wants dp.sampling poisson, cohort %" PRIu32
+                            " or more, and a dp.population of as many or more (%" PRIu64 ")",
+                            at->file, n, task->cohort, population);
+    }
+    question->population = population;
+    question->rate = (double)n / (double)population;
     return DUNLIN_OK;
 }
 
@@ -175,12 +199,14 @@ dunlin_status dunlin__task_read_dp(const dunlin__task_place *at, const json_t *r
     task->dp.epsilon = question->epsilon;
     question->is_discrete = true;
     question->n_rounds = task->rounds;
-    question->population = task->n_clients > 0 ? task->n_clients : question->population;
+    const uint64_t population = question->population;
+    question->population = task->n_clients > 0 ? task->n_clients : population;
     if (question->sampling == DUNLIN_SAMPLING_POISSON) {
         question->rate = (double)task->cohort / (double)task->n_clients;
     } else if (question->sampling == DUNLIN_SAMPLING_FIXED) {
         question->cohort = task->cohort;
     }
+    DUNLIN_TRY(take_noise_cohort(at, task, population));
     DUNLIN_TRY(check_numbers(at, dp, task));
     if (dunlin__privacy_account(question, alloc, &task->dp.cost, &why) != DUNLIN_OK) {
         return dunlin__fail(at->error, why.status == DUNLIN_MEMORY ? DUNLIN_MEMORY : DUNLIN_DATA,

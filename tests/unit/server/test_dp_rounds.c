@@ -4,6 +4,7 @@
  */
 #include "dp_fleet.h"
 #include "model/noise.h"
+#include "random.h"
 #include "rounds/close.h"
 #include "rounds/private.h"
 #include "server/must.h"
@@ -14,9 +15,13 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 /* ---- what is released ---- */
 
@@ -146,6 +151,93 @@ Test(dp_rounds, a_close_that_is_repeated_draws_nothing_anew)
     kill_in_close(DP("3", "4", "4", "\"noise\": 1"), false);
     kill_in_close(DP("3", "2", "4", "\"noise\": 1, \"sampling\": \"poisson\""), true);
     kill_in_close(DP("3", "4", "4", "\"noise\": 1, \"mechanism\": \"tree\""), true);
+}
+
+/* The model's file of the second round; false: there is none yet. */
+static bool read_weights(const test_server *fixture, float *out_model)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/state/models/000002.weights", fixture->folder);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return false;
+    }
+    cr_assert_eq(fread(out_model, sizeof(float), DP_VALUES, file), DP_VALUES, "it is whole");
+    cr_assert_eq(fclose(file), 0);
+    return true;
+}
+
+static int64_t clock_us(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Opens the state in another process, which is to close the round, and kills it there after a time;
+ * below 0: not. Gives how long it lived. */
+static int64_t close_and_kill(test_server *fixture, const char *keys, int64_t after_us)
+{
+    const int64_t began_us = clock_us();
+    const pid_t child = fork();
+    if (child == 0) {
+        test_server_open(fixture, keys, 0);
+        dunlin__server_tick(&fixture->server);
+        _exit(0);
+    }
+    cr_assert_gt(child, 0);
+    if (after_us >= 0) {
+        struct timespec pause = {.tv_sec = after_us / 1000000,
+                                 .tv_nsec = after_us % 1000000 * 1000};
+        (void)nanosleep(&pause, NULL);
+        (void)kill(child, SIGKILL);
+    }
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    return clock_us() - began_us;
+}
+
+/* Whatever moment a kill comes at: what a round's file has said once it says for ever, and once the
+ * seed is there no other is drawn. */
+Test(dp_rounds, kills_at_any_moment_of_a_close)
+{
+    test_server fixture;
+    test_device devices[4];
+    float update[DP_VALUES];
+    const char *keys = DP("3", "4", "4", "\"noise\": 1");
+    const int n_kills = test_cases(24);
+    int n_files = 0;
+    dp_begin(&fixture);
+    test_server_open(&fixture, keys, 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_fill(update, 0.25F);
+    cr_assert_eq(dp_contribute_all(devices, 4, update, 5), 4);
+    test_server_close(&fixture);
+    copy_state(&fixture, "open");
+    const int64_t whole_us = close_and_kill(&fixture, keys, -1);
+    for (int k = 0; k < n_kills; k++) {
+        float left[DP_VALUES];
+        float models[2][DP_VALUES];
+        bool has_seed = false;
+        swap_state(&fixture, "open");
+        (void)close_and_kill(&fixture, keys, whole_us * (k + 1) / n_kills);
+        const bool has_file = read_weights(&fixture, left);
+        n_files += has_file ? 1 : 0;
+        copy_state(&fixture, "killed");
+        for (int i = 0; i < 2; i++) {
+            swap_state(&fixture, "killed");
+            test_server_open(&fixture, keys, 0);
+            has_seed = fixture.server.n_closed > 0 || fixture.server.round.noise_seed.is_there;
+            dunlin__server_tick(&fixture.server);
+            cr_assert_eq(fixture.server.n_closed, 1, "%s", fixture.server.fault.text);
+            cr_assert(read_weights(&fixture, models[i]));
+            test_server_close(&fixture);
+        }
+        cr_expect(!has_file || has_seed, "nothing is made before its seed is kept");
+        cr_expect(!has_file || memcmp(left, models[0], sizeof left) == 0, "kill %d", k);
+        cr_expect_eq(memcmp(models[0], models[1], sizeof left) == 0, has_seed, "kill %d", k);
+    }
+    (void)printf("%d kills, %d of them with a model's file\n", n_kills, n_files);
+    test_server_end(&fixture);
 }
 
 /* The seed is neither in the database nor in its log once the round is closed. */

@@ -3,6 +3,7 @@
  */
 #include "privacy/ask.h"
 #include "privacy/terms.h"
+#include "rounds/private.h"
 #include "server/device.h"
 
 #include <mem/support.h>
@@ -46,6 +47,25 @@ Test(dp_task, noise_is_taken_as_it_is)
     cr_expect_eq(terms->population, 200);
     cr_expect_gt(task.dp.cost.epsilon, 0);
     cr_expect(task.dp.cost.is_amplified);
+}
+
+Test(dp_task, a_noise_cohort_costs_what_the_larger_run_does)
+{
+    dunlin__server_task task;
+    dunlin__server_task large;
+    dunlin_error error = {0};
+    cr_assert_eq(read_task(DP(GOOD ", \"sampling\": \"poisson\", \"noise_cohort\": 1000,"
+                                   " \"population\": 20000"),
+                           &task, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_assert_eq(read_task("{\"population\": \"p\", \"task\": \"t\", \"model\": \"m\", "
+                           "\"rounds\": 20, \"cohort\": 1000, \"clients\": 20000, \"dp\": {" GOOD
+                           ", \"sampling\": \"poisson\"}}",
+                           &large, &error),
+                 DUNLIN_OK, "%s", error.text);
+    cr_expect_float_eq(task.dp.cost.epsilon, large.dp.cost.epsilon, 1e-9);
+    cr_expect_float_eq(dunlin__private_multiplier(&task), 1.5 / 100, 1e-12);
+    cr_expect_float_eq(dunlin__private_multiplier(&large), 1.5, 0);
 }
 
 Test(dp_task, an_epsilon_gives_the_noise)
@@ -117,6 +137,9 @@ Test(dp_task, refuses_by_name)
         {DP(GOOD ", \"sampling\": \"poisson\", \"separation\": 2"), "'most' and 'separation'"},
         {DP(GOOD ", \"separation\": 21"), "dp.separation 21 times cohort 10"},
         {DP(GOOD ", \"population\": 300"), "dp.population goes without clients"},
+        {DP(GOOD ", \"noise_cohort\": 100"), "dp.noise_cohort 100 wants dp.sampling poisson"},
+        {DP(GOOD ", \"sampling\": \"poisson\", \"noise_cohort\": 5, \"population\": 1000"),
+         "dp.noise_cohort 5 wants dp.sampling poisson, cohort 10 or more"},
         {HEAD ", \"dp\": {" GOOD "}}", "dp.population or clients"},
         {HEAD ", \"dp\": {" GOOD ", \"population\": 9, \"sampling\": \"poisson\"}}",
          "want clients"},
