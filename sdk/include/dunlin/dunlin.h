@@ -75,6 +75,7 @@
 #include <dunlin/model.h>
 #include <dunlin/parameters.h>
 #include <dunlin/pipeline.h>
+#include <dunlin/pixels.h>
 #include <dunlin/predictor.h>
 #include <dunlin/source.h>
 #include <dunlin/trainer.h>

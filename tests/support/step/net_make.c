@@ -81,13 +81,13 @@ static int32_t or_one(int32_t value)
     return value == 0 ? 1 : value;
 }
 
-uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunlin_net_conv *conv,
-                   bool has_bias)
+/* A convolution's or a transposed one's: the weight's first two dimensions are given. */
+static uint32_t make_window(dunlin_net *net, dunlin_op_kind kind, uint32_t x,
+                            const dunlin_net_conv *conv, bool has_bias, bool is_transposed)
 {
-    dunlin_net_node *node = make_node(net, DUNLIN_OP_CONV, &x, 1);
+    dunlin_net_node *node = make_node(net, kind, &x, 1);
     dunlin_net_conv *c = &node->u.conv;
     *c = *conv;
-    c->out_channels = out_channels;
     c->kernel_h = or_one(c->kernel_h);
     c->kernel_w = or_one(c->kernel_w);
     c->stride_h = or_one(c->stride_h);
@@ -95,18 +95,42 @@ uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunl
     c->dilation_h = or_one(c->dilation_h);
     c->dilation_w = or_one(c->dilation_w);
     c->groups = or_one(c->groups);
-    int64_t in_c = net->values[x].shape.dims[0];
-    dunlin_shape weight = {4, {out_channels, in_c / c->groups, c->kernel_h, c->kernel_w}};
+    const int64_t in_c = net->values[x].shape.dims[0];
+    const int64_t outer = is_transposed ? in_c : c->out_channels;
+    const int64_t inner = (is_transposed ? c->out_channels : in_c) / c->groups;
+    dunlin_shape weight = {4, {outer, inner, c->kernel_h, c->kernel_w}};
     if (net->values[x].shape.n_dims == 2) {
-        weight = (dunlin_shape){3, {out_channels, in_c / c->groups, c->kernel_w}};
+        weight = (dunlin_shape){3, {outer, inner, c->kernel_w}};
     }
-    dunlin_shape bias = {1, {out_channels}};
+    dunlin_shape bias = {1, {c->out_channels}};
     node->params[0] = make_param(net, &weight, DUNLIN_PARAM_CONV, DUNLIN_PARAMETER_TRAINABLE);
     node->n_params = 1;
     if (has_bias) {
         node->params[1] = make_param(net, &bias, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
         node->n_params = 2;
     }
+    return infer_last(net);
+}
+
+uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunlin_net_conv *conv,
+                   bool has_bias)
+{
+    dunlin_net_conv c = *conv;
+    c.out_channels = out_channels;
+    return make_window(net, DUNLIN_OP_CONV, x, &c, has_bias, false);
+}
+
+uint32_t make_conv_transposed(dunlin_net *net, uint32_t x, int32_t out_channels,
+                              const dunlin_net_conv *conv, bool has_bias)
+{
+    dunlin_net_conv c = *conv;
+    c.out_channels = out_channels;
+    return make_window(net, DUNLIN_OP_CONV_TRANSPOSED, x, &c, has_bias, true);
+}
+
+uint32_t make_resize(dunlin_net *net, uint32_t x, const dunlin_net_resize *how)
+{
+    make_node(net, DUNLIN_OP_RESIZE, &x, 1)->u.resize = *how;
     return infer_last(net);
 }
 

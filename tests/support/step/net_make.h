@@ -16,6 +16,10 @@ uint32_t make_signal(dunlin_net *net, int64_t c, int64_t length);
 /* `conv` without out_channels: kernel sizes and strides of 0 mean 1, dilations and groups too. */
 uint32_t make_conv(dunlin_net *net, uint32_t x, int32_t out_channels, const dunlin_net_conv *conv,
                    bool has_bias);
+/* The same transposed, with extra_h and extra_w. */
+uint32_t make_conv_transposed(dunlin_net *net, uint32_t x, int32_t out_channels,
+                              const dunlin_net_conv *conv, bool has_bias);
+uint32_t make_resize(dunlin_net *net, uint32_t x, const dunlin_net_resize *how);
 uint32_t make_dense(dunlin_net *net, uint32_t x, int64_t n_out, bool has_bias);
 uint32_t make_batch_norm(dunlin_net *net, uint32_t x);
 uint32_t make_group_norm(dunlin_net *net, uint32_t x, int32_t groups);

@@ -6,6 +6,8 @@
 #include "random_parts.h"
 #include "step_support.h"
 
+#include <dunlin/pixels.h>
+
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -243,11 +245,41 @@ static void add_file_parts(draft *d)
     }
 }
 
+/* Larger by a transposed convolution, or resized in one of three ways; what was there before is
+ * resized too and stands beside it, as in a U-Net. */
+static void add_larger(draft *d)
+{
+    const dunlin_value before = d->end;
+    const int32_t channels = d->channels;
+    dunlin_conv_transposed_options options = DUNLIN_CONV_TRANSPOSED_OPTIONS_INIT;
+    options.stride = between(d->rng, 1, 2);
+    options.padding = between(d->rng, 0, 1);
+    options.output_padding = between(d->rng, 0, options.stride - 1);
+    const int32_t kernel = between(d->rng, 2, 3);
+    const int32_t size =
+        (d->size - 1) * options.stride + kernel + options.output_padding - 2 * options.padding;
+    if (size < 1 || size > 24) {
+        return;
+    }
+    d->channels = between(d->rng, 1, 4);
+    d->size = size;
+    d->end = dunlin_builder_conv_transposed(d->builder, next_name(d, "up"), before, d->channels,
+                                            kernel, &options);
+    if (d->has_batch_norm && between(d->rng, 0, 1) == 0) {
+        d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+    }
+    const dunlin_value values[2] = {
+        d->end, dunlin_builder_resize(d->builder, before, size, size,
+                                      (dunlin_interpolation)between(d->rng, 0, 2))};
+    d->end = dunlin_builder_concat(d->builder, values, 2);
+    d->channels += channels;
+}
+
 static void add_layer(draft *d)
 {
     const dunlin_value before = d->end;
     const int32_t channels = d->channels;
-    switch (between(d->rng, 0, 14)) {
+    switch (between(d->rng, 0, 15)) {
     case 0: /* residual, fan-out */
         add_conv(d, channels, 1, 1);
         d->end = dunlin_builder_add(d->builder, before, d->end);
@@ -300,6 +332,9 @@ static void add_layer(draft *d)
         break;
     case 12:
         add_file_parts(d);
+        break;
+    case 13:
+        add_larger(d);
         break;
     default:
         add_conv(d, between(d->rng, 1, 6), between(d->rng, 1, 2), 1);

@@ -100,6 +100,89 @@ static double conv_at(const net_double *reference, const dunlin_net_node *node, 
     return has_bias ? sum + reference->params[node->params[1]][o] : sum;
 }
 
+/* One output pixel of one channel: what the windows of all input pixels add to it. */
+static double conv_transposed_at(const net_double *reference, const dunlin_net_node *node,
+                                 int64_t s, int64_t o, int64_t y, int64_t x)
+{
+    const dunlin_net_conv *conv = &node->u.conv;
+    const extent in = extent_of(reference, node->inputs[0]);
+    const int64_t per_group = in.c / conv->groups;
+    const int64_t out_per_group = conv->out_channels / conv->groups;
+    const int64_t first = o / out_per_group * per_group;
+    const double *weight = reference->params[node->params[0]];
+    double sum = 0.0;
+    for (int64_t c = first; c < first + per_group; c++) {
+        for (int64_t h = 0; h < in.h; h++) {
+            for (int64_t w = 0; w < in.w; w++) {
+                const int64_t down = y + conv->pad_top - h * conv->stride_h;
+                const int64_t right = x + conv->pad_left - w * conv->stride_w;
+                const int64_t i = down / conv->dilation_h;
+                const int64_t j = right / conv->dilation_w;
+                if (down >= 0 && right >= 0 && i < conv->kernel_h && j < conv->kernel_w &&
+                    i * conv->dilation_h == down && j * conv->dilation_w == right) {
+                    const int64_t k =
+                        ((c * out_per_group + o % out_per_group) * conv->kernel_h + i) *
+                            conv->kernel_w +
+                        j;
+                    sum += weight[k] * *at(reference, node->inputs[0], s, c, h, w);
+                }
+            }
+        }
+    }
+    const bool has_bias = node->n_params > 1 && node->params[1] != DUNLIN_NET_NONE;
+    return has_bias ? sum + reference->params[node->params[1]][o] : sum;
+}
+
+/* Where element `i` of n lies among those of the input, and the share of each of these. */
+static double resize_place(const dunlin_net_resize *how, int64_t i, int64_t in, int64_t out,
+                           float factor)
+{
+    const double scale = factor > 0.0F ? (double)factor : (double)out / (double)in;
+    switch (how->coordinates) {
+    case DUNLIN_RESIZE_ASYMMETRIC:
+        return (double)i / scale;
+    case DUNLIN_RESIZE_ALIGN_CORNERS:
+        return out == 1 ? 0.0 : (double)i * ((double)in - 1.0) / ((double)out - 1.0);
+    case DUNLIN_RESIZE_PYTORCH_HALF_PIXEL:
+        if (out == 1) {
+            return 0.0;
+        }
+        break;
+    case DUNLIN_RESIZE_HALF_PIXEL:
+        break;
+    }
+    return ((double)i + 0.5) / scale - 0.5;
+}
+
+static double resize_share(const dunlin_net_resize *how, int64_t i, int64_t from, int64_t in,
+                           int64_t out, float factor)
+{
+    const double place = resize_place(how, i, in, out, factor);
+    const double whole = how->rounding == DUNLIN_RESIZE_FLOOR               ? floor(place + 1e-9)
+                         : how->rounding == DUNLIN_RESIZE_CEIL              ? ceil(place - 1e-9)
+                         : how->rounding == DUNLIN_RESIZE_ROUND_PREFER_CEIL ? floor(place + 0.5)
+                                                                            : ceil(place - 0.5);
+    const double inside = fmin(fmax(how->is_linear ? place : whole, 0.0), (double)in - 1.0);
+    return fmax(0.0, 1.0 - fabs(inside - (double)from));
+}
+
+static double resized_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                         int64_t c, int64_t y, int64_t x)
+{
+    const dunlin_net_resize *how = &node->u.resize;
+    const extent in = extent_of(reference, node->inputs[0]);
+    const extent out = extent_of(reference, node->output);
+    double sum = 0.0;
+    for (int64_t h = 0; h < in.h; h++) {
+        const double high = resize_share(how, y, h, in.h, out.h, how->factor_h);
+        for (int64_t w = 0; w < in.w && high > 0.0; w++) {
+            sum += high * resize_share(how, x, w, in.w, out.w, how->factor_w) *
+                   *at(reference, node->inputs[0], s, c, h, w);
+        }
+    }
+    return sum;
+}
+
 static double pool_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
                       int64_t c, int64_t y, int64_t x)
 {
@@ -255,6 +338,10 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     switch (node->kind) {
     case DUNLIN_OP_CONV:
         return conv_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_CONV_TRANSPOSED:
+        return conv_transposed_at(reference, node, s, c, h, w);
+    case DUNLIN_OP_RESIZE:
+        return resized_at(reference, node, s, c, h, w);
     case DUNLIN_OP_CLIP:
         return clip(node, x[flat]);
     case DUNLIN_OP_MAX_POOL:

@@ -42,6 +42,32 @@ static uint32_t grow_block(dunlin_net *net, uint64_t *state, uint32_t x)
     return is_dense ? make_concat(net, values, n) : values[n - 1];
 }
 
+/* More pixels, by a transposed convolution or between those that are there. */
+static uint32_t grow_larger(dunlin_net *net, uint64_t *state, uint32_t x, bool is_transposed)
+{
+    const dunlin_shape *shape = &net->values[x].shape;
+    const int32_t k = 1 + (int32_t)test_random_below(state, 3);
+    if (is_transposed) {
+        const dunlin_net_conv conv = {.kernel_h = k,
+                                      .kernel_w = 1 + k % 3,
+                                      .stride_h = 2,
+                                      .stride_w = 1 + k % 2,
+                                      .pad_top = k == 3,
+                                      .pad_right = k == 1,
+                                      .extra_h = k == 2};
+        return make_conv_transposed(net, x, 1 + (int32_t)test_random_below(state, 5), &conv,
+                                    k != 2);
+    }
+    const dunlin_net_resize how = {
+        .out_h = 1 + (int32_t)shape->dims[1] + k,
+        .out_w = (int32_t)shape->dims[2] * 2 - k,
+        .is_linear = k != 1,
+        .coordinates = (dunlin_resize_coordinates)test_random_below(state, 4),
+        .rounding = (dunlin_resize_rounding)test_random_below(state, 4),
+    };
+    return how.out_w < 1 ? x : make_resize(net, x, &how);
+}
+
 /* Adds a random operator to a random earlier value. */
 static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
 {
@@ -63,7 +89,13 @@ static uint32_t grow(dunlin_net *net, uint64_t *state, uint32_t last)
         }
     }
     bool is_small = shape->dims[1] < 4 || shape->dims[2] < 4;
-    switch (test_random_below(state, is_small ? 7 : 10)) {
+    const bool is_large = shape->dims[1] > 12 || shape->dims[2] > 12;
+    const uint64_t n_kinds = is_small ? 7 : 10;
+    const uint64_t kind = test_random_below(state, is_large ? n_kinds : n_kinds + 2);
+    if (kind >= n_kinds) {
+        return grow_larger(net, state, x, kind == n_kinds);
+    }
+    switch (kind) {
     case 0:
         return make_clip(net, x, 0.0F, 6.0F);
     case 1:

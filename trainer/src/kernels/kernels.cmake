@@ -9,7 +9,7 @@ set(kernel_sources
     elementwise/prelu_kernel.c elementwise/unary_kernel.c
     norm/group_norm_kernel.c norm/layer_norm_kernel.c norm/norm.c norm/norm_grad.c norm/response_norm_kernel.c
     update/loss.c update/optim.c update/sparse_rows.c
-    pool/pool_forward.c pool/pool_grad.c
+    pool/pool_forward.c pool/pool_grad.c pool/resize_kernel.c
     tokens/attention_kernel.c tokens/embedding_kernel.c
     depthwise/depthwise.c depthwise/depthwise_backward.c depthwise/depthwise_bias.c depthwise/depthwise_forward.c
     depthwise/depthwise_grad.c depthwise/depthwise_row.c

@@ -50,7 +50,9 @@ typedef enum dunlin_op_kind {
     DUNLIN_OP_PRELU,     /* slopes below 0 are a parameter */
     DUNLIN_OP_PAD,       /* a dimension with more elements before and after it */
     DUNLIN_OP_LP_POOL,   /* the p-norm of each window */
-    DUNLIN_OP_RESPONSE_NORM, /* local response normalisation, across channels */
+    DUNLIN_OP_RESPONSE_NORM,   /* local response normalisation, across channels */
+    DUNLIN_OP_CONV_TRANSPOSED, /* what a convolution's gradient does: one pixel becomes a window */
+    DUNLIN_OP_RESIZE,          /* an image or a signal of another size, interpolated */
     DUNLIN_OP_N_KINDS
 } dunlin_op_kind;
 
@@ -115,6 +117,7 @@ typedef struct dunlin_net_conv {
     int32_t pad_top, pad_left, pad_bottom, pad_right;
     int32_t dilation_h, dilation_w;
     int32_t groups;
+    int32_t extra_h, extra_w; /* transposed: rows and columns more at the end */
 } dunlin_net_conv;
 
 typedef struct dunlin_net_pool {
@@ -126,6 +129,30 @@ typedef struct dunlin_net_pool {
     int32_t dilation_h, dilation_w; /* from one tap to the next; 0: 1 */
     int32_t p;                      /* Lp pooling: of its norm */
 } dunlin_net_pool;
+
+typedef enum dunlin_resize_coordinates {
+    DUNLIN_RESIZE_HALF_PIXEL = 0,
+    DUNLIN_RESIZE_PYTORCH_HALF_PIXEL, /* the same; one pixel is made of the first */
+    DUNLIN_RESIZE_ALIGN_CORNERS,
+    DUNLIN_RESIZE_ASYMMETRIC
+} dunlin_resize_coordinates;
+
+/* Of a coordinate between two elements. */
+typedef enum dunlin_resize_rounding {
+    DUNLIN_RESIZE_ROUND_PREFER_FLOOR = 0,
+    DUNLIN_RESIZE_ROUND_PREFER_CEIL,
+    DUNLIN_RESIZE_FLOOR,
+    DUNLIN_RESIZE_CEIL
+} dunlin_resize_rounding;
+
+/* To out_h x out_w, of a signal to out_w; a factor of 0 is output by input. */
+typedef struct dunlin_net_resize {
+    int32_t out_h, out_w;
+    float factor_h, factor_w;
+    bool is_linear; /* else the nearest element, by `rounding` */
+    dunlin_resize_coordinates coordinates;
+    dunlin_resize_rounding rounding;
+} dunlin_net_resize;
 
 typedef struct dunlin_net_batch_norm {
     float eps;
@@ -167,6 +194,7 @@ typedef struct dunlin_net_node {
     union {
         dunlin_net_conv conv;
         dunlin_net_pool pool;
+        dunlin_net_resize resize;
         dunlin_net_batch_norm batch_norm;
         struct {
             int32_t groups;

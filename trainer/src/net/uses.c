@@ -17,7 +17,8 @@ static dunlin_parameter_use use_at(const dunlin_net *net, const dunlin_net_node 
                                    uint32_t place)
 {
     const dunlin_op_kind kind = node->kind;
-    if (kind == DUNLIN_OP_CONV || kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TRANSPOSED) {
+    if (kind == DUNLIN_OP_CONV || kind == DUNLIN_OP_DENSE || kind == DUNLIN_OP_DENSE_TRANSPOSED ||
+        kind == DUNLIN_OP_CONV_TRANSPOSED) {
         return place == 0 ? DUNLIN_USE_WEIGHT : DUNLIN_USE_BIAS;
     }
     if (kind == DUNLIN_OP_BATCH_NORM || kind == DUNLIN_OP_LAYER_NORM ||

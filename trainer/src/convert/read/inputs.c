@@ -121,9 +121,9 @@ static bool is_transposed_first(const dunlin_onnx_import *import, const char *na
 /* Signals (N, channels, length), which a window or a norm over their channels reads. */
 static bool is_signal_first(const dunlin_onnx_import *import, const char *name)
 {
-    static const char *const ops[] = {"Conv",          "MaxPool",
-                                      "AveragePool",   "GlobalAveragePool",
-                                      "GlobalMaxPool", "BatchNormalization"};
+    static const char *const ops[] = {
+        "Conv",          "ConvTranspose",     "MaxPool", "AveragePool", "GlobalAveragePool",
+        "GlobalMaxPool", "BatchNormalization"};
     const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, name);
     bool is_first = false;
     for (size_t i = 0; binding != NULL && i < sizeof ops / sizeof ops[0]; i++) {

@@ -254,5 +254,6 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
            dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_mask(node) ||
            dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node) ||
-           dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node);
+           dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node) ||
+           dunlin__onnx_fold_resize(node);
 }

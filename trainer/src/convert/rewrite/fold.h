@@ -28,6 +28,7 @@ bool dunlin__onnx_fold_pad(dunlin_onnx_node *node);     /* pads.c */
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 bool dunlin__onnx_fold_pools(dunlin_onnx_node *node);   /* pools.c */
 bool dunlin__onnx_fold_slice(dunlin_onnx_node *node);   /* slices.c */
+bool dunlin__onnx_fold_resize(dunlin_onnx_node *node);  /* resizes.c */
 /* choices.c: a choice (If) whose condition is known. */
 bool dunlin__onnx_fold_if(dunlin_onnx_node *node);
 /* The node is of a branch that is not taken, or of a choice that is not known. */

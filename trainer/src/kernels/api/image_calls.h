@@ -201,6 +201,28 @@ typedef struct dunlin_pool_shape {
     bool is_sum;                    /* average: divide by nothing */
 } dunlin_pool_shape;
 
+/* One row or column of the output: a share of `second`, the rest of `first`. */
+typedef struct dunlin_resize_tap {
+    int32_t first, second; /* `second` is `first` or the next */
+    float share;           /* 0 if they are the same */
+} dunlin_resize_tap;
+
+typedef struct dunlin_resize_shape {
+    int32_t in_h, in_w, out_h, out_w, channels;
+    bool is_linear; /* else each pixel is the one at the first tap of its row and column */
+} dunlin_resize_shape;
+
+/* Forward from x to y; backward from dy to dx. Taps never go back from one to the next. */
+typedef struct dunlin_resize_call {
+    const dunlin_resize_shape *shape;
+    const dunlin_resize_tap *rows, *columns; /* out_h, out_w */
+    int64_t n_samples;
+    bool is_backward;
+    const float *from;
+    float *to;
+    dunlin_threads *threads;
+} dunlin_resize_call;
+
 /* Pooling from a view, and its gradient into a sink. */
 typedef struct dunlin_pool_call {
     const dunlin_pool_shape *shape;

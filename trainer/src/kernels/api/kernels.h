@@ -403,6 +403,7 @@ typedef struct dunlin_kernels {
     void (*layer_norm)(const dunlin_layer_norm_call *call);
     void (*layer_norm_grad)(const dunlin_layer_norm_call *call);
     void (*response_norm)(const dunlin_response_norm_call *call);
+    void (*resize)(const dunlin_resize_call *call);
 
     /* cross-entropy of the softmax with a class; rows in order */
     void (*softmax_loss)(const dunlin_loss_call *call);

@@ -47,6 +47,7 @@ const dunlin_kernels K(kernels) = {
     .layer_norm = K(layer_norm),
     .layer_norm_grad = K(layer_norm_grad),
     .response_norm = K(response_norm),
+    .resize = K(resize),
     .softmax_loss = K(softmax_loss),
     .squared_loss = K(squared_loss),
     .logistic_loss = K(logistic_loss),

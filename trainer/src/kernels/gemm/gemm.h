@@ -216,6 +216,7 @@ uint64_t K(layer_norm_workspace_bytes)(int32_t width, int64_t rows_per_sample);
 void K(layer_norm)(const dunlin_layer_norm_call *call);
 void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(response_norm)(const dunlin_response_norm_call *call);
+void K(resize)(const dunlin_resize_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
 void K(squared_loss)(const dunlin_loss_call *call);
 void K(logistic_loss)(const dunlin_loss_call *call);

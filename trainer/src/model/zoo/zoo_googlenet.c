@@ -14,7 +14,7 @@ static dunlin_value add_unit(dunlin_builder *b, const char *prefix, const char *
     const int32_t pad = kernel / 2;
     return dunlin__zoo_conv_bn_relu(
         b, dunlin__zoo_name(name, prefix, part), x,
-        &(dunlin_net_conv){channels, kernel, kernel, 1, 1, pad, pad, pad, pad, 1, 1, 1});
+        &(dunlin_net_conv){channels, kernel, kernel, 1, 1, pad, pad, pad, pad, 1, 1, 1, 0, 0});
 }
 
 static dunlin_value add_pool(dunlin_builder *b, dunlin_value x, int32_t kernel, int32_t stride,
@@ -68,12 +68,12 @@ static dunlin_value add_block(dunlin_builder *b, const inception *spec, dunlin_v
 dunlin_value dunlin__zoo_googlenet(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
     x = dunlin__zoo_conv_bn_relu(b, "conv1", x,
-                                 &(dunlin_net_conv){64, 7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1});
+                                 &(dunlin_net_conv){64, 7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 0, 0});
     x = add_pool(b, x, 3, 2, 0);
     x = dunlin__zoo_conv_bn_relu(b, "conv2", x,
-                                 &(dunlin_net_conv){64, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1});
+                                 &(dunlin_net_conv){64, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0});
     x = dunlin__zoo_conv_bn_relu(b, "conv3", x,
-                                 &(dunlin_net_conv){192, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+                                 &(dunlin_net_conv){192, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0});
     x = add_pool(b, x, 3, 2, 0);
     for (size_t i = 0; i < N_BLOCKS; i++) {
         x = add_block(b, &blocks[i], x);

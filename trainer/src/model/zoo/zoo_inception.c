@@ -23,7 +23,7 @@ static dunlin_value add_unit(dunlin_builder *b, const char *block, const unit *s
     return dunlin__zoo_conv_bn_relu(
         b, block != NULL ? dunlin__zoo_name(name, block, spec->name) : spec->name, x,
         &(dunlin_net_conv){spec->channels, spec->kernel_h, spec->kernel_w, spec->stride,
-                           spec->stride, pad_h, pad_w, pad_h, pad_w, 1, 1, 1});
+                           spec->stride, pad_h, pad_w, pad_h, pad_w, 1, 1, 1, 0, 0});
 }
 
 /* One unit after the other. */

@@ -27,13 +27,14 @@ static dunlin_value add_unit(dunlin_builder *b, const char *prefix, dunlin_value
 dunlin_value dunlin__zoo_ds_cnn(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
     const int32_t width = KEYWORD_WIDTH;
-    x = add_unit(b, "stem", x, &(dunlin_net_conv){width, 10, 4, 2, 2, 5, 1, 5, 1, 1, 1, 1});
+    x = add_unit(b, "stem", x, &(dunlin_net_conv){width, 10, 4, 2, 2, 5, 1, 5, 1, 1, 1, 1, 0, 0});
     for (int i = 0; i < KEYWORD_BLOCKS; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "blocks.%d.0", i);
-        x = add_unit(b, name, x, &(dunlin_net_conv){width, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, width});
+        x = add_unit(b, name, x,
+                     &(dunlin_net_conv){width, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, width, 0, 0});
         (void)snprintf(name, sizeof name, "blocks.%d.1", i);
-        x = add_unit(b, name, x, &(dunlin_net_conv){width, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1});
+        x = add_unit(b, name, x, &(dunlin_net_conv){width, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0});
     }
     x = dunlin_builder_flatten(b, dunlin_builder_global_average_pool(b, x));
     return dunlin_builder_dense(b, "head", x, classes);

@@ -75,6 +75,8 @@ void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const
 typedef int64_t (*dunlin_onnx_int_fn)(const void *ctx, int32_t index);
 void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
                                 dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n);
+void dunlin__onnx_add_floats(dunlin_onnx_writer *writer, const char *suffix, const float *values,
+                             int32_t n); /* a constant input of float32 */
 /* What an operator of several ONNX nodes hands from one to the next: "<output><suffix>". */
 void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix);
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value);

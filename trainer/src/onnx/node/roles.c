@@ -3,8 +3,8 @@
  * how a tensor is stored and used.
  *
  * The rules, the first that applies: what the file calls a buffer or a constant is fixed; a list of
- * our own decides; what a Constant node holds is fixed unless it is the weight of a Conv, Gemm or
- * MatMul; all else is trained, with a warning where it may be no weight.
+ * our own decides; what a Constant node holds is fixed unless it is the weight of a Conv,
+ * ConvTranspose, Gemm or MatMul; all else is trained, with a warning where it may be no weight.
  */
 #include "import.h"
 
@@ -54,8 +54,8 @@ dunlin_status dunlin__onnx_read_roles(dunlin_onnx_import *import)
 static bool is_weight_of(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
 {
     const char *op = dunlin__onnx_op_type(node);
-    const bool has_weight =
-        strcmp(op, "Conv") == 0 || strcmp(op, "Gemm") == 0 || strcmp(op, "MatMul") == 0;
+    const bool has_weight = strcmp(op, "Conv") == 0 || strcmp(op, "ConvTranspose") == 0 ||
+                            strcmp(op, "Gemm") == 0 || strcmp(op, "MatMul") == 0;
     return has_weight && input == dunlin__onnx_input(node, 1);
 }
 

@@ -76,6 +76,28 @@ void dunlin__onnx_add_scalar(dunlin_onnx_writer *writer, const char *suffix, flo
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
 }
 
+void dunlin__onnx_add_floats(dunlin_onnx_writer *writer, const char *suffix, const float *values,
+                             int32_t n)
+{
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    const char *name = made_name(writer, suffix, room);
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
+    dunlin_onnx_buffer *tensor = &writer->scratch;
+    tensor->n = 0;
+    dunlin__onnx_put_int(tensor, TENSOR_DIMS, n);
+    dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_FLOAT);
+    dunlin__onnx_put_text(tensor, TENSOR_NAME, name);
+    dunlin__onnx_put_length(tensor, TENSOR_RAW, (uint64_t)n * sizeof(float));
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits = 0;
+        uint8_t bytes[sizeof bits];
+        memcpy(&bits, &values[i], sizeof bits);
+        put_le(bytes, bits, sizeof bytes);
+        dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
+    }
+    dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
 void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
                                 dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n)
 {

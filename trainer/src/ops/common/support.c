@@ -124,9 +124,8 @@ dunlin_status dunlin__op_slide_both(dunlin_net *net, const dunlin_net_node *node
     return DUNLIN_OK;
 }
 
-/* n values of an attribute in [low, high]; absent: `fallback` for all. */
-static dunlin_status read_ints(dunlin_onnx_node *onnx, const char *name, int32_t n, int32_t low,
-                               int32_t fallback, int32_t *out)
+dunlin_status dunlin__op_read_ints(dunlin_onnx_node *onnx, const char *name, int32_t n, int32_t low,
+                                   int32_t fallback, int32_t *out)
 {
     int64_t values[4] = {0};
     int32_t found = dunlin__onnx_ints(onnx, name, values, n);
@@ -194,8 +193,8 @@ static dunlin_status read_auto_pad(dunlin_onnx_node *onnx, uint32_t value, const
     return pad_alike(onnx, 1, shape->dims[window->n_axes], is_upper, window);
 }
 
-dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *net,
-                                     const dunlin_shape *weight, dunlin_op_window *out_window)
+dunlin_status dunlin__op_read_window_sizes(dunlin_onnx_node *onnx, const dunlin_shape *weight,
+                                           dunlin_op_window *out_window)
 {
     int64_t given[DUNLIN_MAX_DIMS] = {0};
     const int32_t n_given = dunlin__onnx_ints(onnx, "kernel_shape", given, DUNLIN_MAX_DIMS);
@@ -210,10 +209,10 @@ dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *n
     }
     const int32_t at = 2 - n;
     int32_t pads[4] = {0};
-    DUNLIN_TRY(read_ints(onnx, "kernel_shape", n, 1, 1, out_window->kernel + at));
-    DUNLIN_TRY(read_ints(onnx, "strides", n, 1, 1, out_window->strides + at));
-    DUNLIN_TRY(read_ints(onnx, "dilations", n, 1, 1, out_window->dilations + at));
-    DUNLIN_TRY(read_ints(onnx, "pads", 2 * n, 0, 0, pads));
+    DUNLIN_TRY(dunlin__op_read_ints(onnx, "kernel_shape", n, 1, 1, out_window->kernel + at));
+    DUNLIN_TRY(dunlin__op_read_ints(onnx, "strides", n, 1, 1, out_window->strides + at));
+    DUNLIN_TRY(dunlin__op_read_ints(onnx, "dilations", n, 1, 1, out_window->dilations + at));
+    DUNLIN_TRY(dunlin__op_read_ints(onnx, "pads", 2 * n, 0, 0, pads));
     for (int32_t i = 0; i < n; i++) {
         out_window->pads[at + i] = pads[i];
         out_window->pads[2 + at + i] = pads[n + i];
@@ -230,6 +229,13 @@ dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *n
         }
         out_window->kernel[at + i] = (int32_t)wanted;
     }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *net,
+                                     const dunlin_shape *weight, dunlin_op_window *out_window)
+{
+    DUNLIN_TRY(dunlin__op_read_window_sizes(onnx, weight, out_window));
     return read_auto_pad(onnx, dunlin__onnx_value_input(onnx, 0), net, out_window);
 }
 

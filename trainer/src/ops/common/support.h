@@ -40,6 +40,8 @@ extern const dunlin_op_row dunlin__op_reduce;
 extern const dunlin_op_row dunlin__op_expand;
 extern const dunlin_op_row dunlin__op_rearrange;
 extern const dunlin_op_row dunlin__op_prelu;
+extern const dunlin_op_row dunlin__op_conv_transposed;
+extern const dunlin_op_row dunlin__op_resize;
 
 #define DUNLIN_OP_SHAPE_TEXT_BYTES 128
 
@@ -92,6 +94,14 @@ typedef struct dunlin_op_window {
 DUNLIN_NODISCARD dunlin_status dunlin__op_read_window(dunlin_onnx_node *onnx, const dunlin_net *net,
                                                       const dunlin_shape *weight,
                                                       dunlin_op_window *out_window);
+/* The same without auto_pad, whose meaning is the operator's own. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_read_window_sizes(dunlin_onnx_node *onnx,
+                                                            const dunlin_shape *weight,
+                                                            dunlin_op_window *out_window);
+/* `n` whole numbers of an attribute in [low, 65535]; absent: `fallback` for all. */
+DUNLIN_NODISCARD dunlin_status dunlin__op_read_ints(dunlin_onnx_node *onnx, const char *name,
+                                                    int32_t n, int32_t low, int32_t fallback,
+                                                    int32_t *out);
 /* The number of axes that a window over an image or a signal goes over. */
 int32_t dunlin__op_n_axes(const dunlin_net *net, uint32_t value);
 /*
@@ -113,6 +123,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_take_param(dunlin_onnx_node *onnx, uin
 dunlin_conv_shape dunlin__op_conv_shape(const dunlin_net *net, const dunlin_net_node *node);
 dunlin_conv_shape dunlin__op_dense_shape(const dunlin_net *net, const dunlin_net_node *node);
 
+/* What ONNX calls a resize's coordinates and roundings, by their number, NULL-terminated; the
+ * number of one of them, -1: there is none. */
+extern const char *const dunlin__op_resize_coordinates[];
+extern const char *const dunlin__op_resize_roundings[];
+int32_t dunlin__op_resize_name(const char *const *names, const char *text);
+
 /* Elements of a value per sample. */
 int64_t dunlin__op_elements(const dunlin_emit *emit, uint32_t value);
 
@@ -132,7 +148,12 @@ void dunlin__op_emit_transposed(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape, uint32_t y);
 void dunlin__op_emit_transposed_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                       const dunlin_conv_shape *shape);
-/* The same in a fused step. */
+/* All of such a layer: the product, then parameter 1 added to each channel; and its gradients. */
+void dunlin__op_emit_turned(dunlin_emit *emit, const dunlin_net_node *node,
+                            const dunlin_conv_shape *shape);
+void dunlin__op_emit_turned_grads(dunlin_emit *emit, const dunlin_net_node *node,
+                                  const dunlin_conv_shape *shape);
+/* A convolution in a fused step. */
 void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape);
 void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,

@@ -28,40 +28,14 @@ static dunlin_conv_shape owner_shape(const dunlin_net *net, const dunlin_net_nod
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const dunlin_net *net = dunlin__emit_net(emit);
-    const dunlin_conv_shape shape = owner_shape(net, node);
-    if (!dunlin__op_has_param(node, 1)) {
-        dunlin__op_emit_transposed(emit, node, &shape, dunlin__emit_output(emit, node->output));
-        return;
-    }
-    const dunlin_shape *y = &net->values[node->output].shape;
-    const uint32_t product =
-        dunlin__emit_tensor(emit, "/product", DUNLIN_F32, true,
-                            dunlin__op_elements(emit, node->output), DUNLIN_MEM_ACTIVATION);
-    dunlin__op_emit_transposed(emit, node, &shape, product);
-    const dunlin_op_place in[2] = {
-        dunlin__op_place_of(emit, node->output, product),
-        dunlin__op_param_place(emit, node->params[1], dunlin__emit_param(emit, node->params[1]))};
-    const dunlin_op_place out =
-        dunlin__op_place_of(emit, node->output, dunlin__emit_output(emit, node->output));
-    dunlin_walk walk = dunlin__walk_over(y, DUNLIN_WALK_ADD);
-    dunlin__op_emit_walk(emit, "/bias", &walk, in, 2, &out);
+    const dunlin_conv_shape shape = owner_shape(dunlin__emit_net(emit), node);
+    dunlin__op_emit_turned(emit, node, &shape);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const dunlin_net *net = dunlin__emit_net(emit);
-    const dunlin_conv_shape shape = owner_shape(net, node);
-    if (dunlin__op_has_param(node, 1) && dunlin__emit_is_trained(emit, node->params[1])) {
-        const dunlin_shape *y = &net->values[node->output].shape;
-        const dunlin_op_place in =
-            dunlin__op_place_of(emit, node->output, dunlin__emit_grad(emit, node->output));
-        const dunlin_op_place out = dunlin__op_param_place(
-            emit, node->params[1], dunlin__emit_param_grad(emit, node->params[1]));
-        dunlin_walk walk = dunlin__walk_over(y, DUNLIN_WALK_COPY);
-        dunlin__op_emit_walk(emit, "/bias_grad", &walk, &in, 1, &out);
-    }
-    dunlin__op_emit_transposed_grads(emit, node, &shape);
+    const dunlin_conv_shape shape = owner_shape(dunlin__emit_net(emit), node);
+    dunlin__op_emit_turned_grads(emit, node, &shape);
 }
 
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)

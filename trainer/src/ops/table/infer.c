@@ -95,7 +95,7 @@ static bool is_padding_sane(int32_t top, int32_t left, int32_t bottom, int32_t r
 static dunlin_status check_window(const dunlin_net_node *node, dunlin_error *error)
 {
     bool is_sane = true;
-    if (node->kind == DUNLIN_OP_CONV) {
+    if (node->kind == DUNLIN_OP_CONV || node->kind == DUNLIN_OP_CONV_TRANSPOSED) {
         const dunlin_net_conv *c = &node->u.conv;
         is_sane = is_window_sane(c->kernel_h, c->kernel_w, c->dilation_h, c->dilation_w,
                                  c->stride_h, c->stride_w) &&

@@ -39,6 +39,8 @@ static const dunlin_op_row *const rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_EXPAND] = &dunlin__op_expand,
     [DUNLIN_OP_REARRANGE] = &dunlin__op_rearrange,
     [DUNLIN_OP_PRELU] = &dunlin__op_prelu,
+    [DUNLIN_OP_CONV_TRANSPOSED] = &dunlin__op_conv_transposed,
+    [DUNLIN_OP_RESIZE] = &dunlin__op_resize,
 };
 
 const dunlin_op_row *dunlin__op_row(dunlin_op_kind kind)
