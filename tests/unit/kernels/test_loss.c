@@ -80,6 +80,92 @@ Test(loss, agrees_with_double)
     each_isa(check_all_values);
 }
 
+/* The loss of all rows in double: weights of classes with smoothing, or of targets of 1. */
+static double weighted_loss(const dunlin_loss_call *call, const double *x)
+{
+    const int32_t n = call->classes;
+    double total = 0.0;
+    for (int64_t row = 0; row < call->n_rows; row++) {
+        const double *own = x + row * n;
+        const double weight =
+            call->weights == NULL ? 1.0 : (double)call->weights[row / call->rows_per_weight];
+        double sum = 0.0;
+        for (int32_t c = 0; c < n; c++) {
+            sum += exp(own[c]);
+        }
+        for (int32_t c = 0; c < n; c++) {
+            const double w = (double)call->class_weights[c];
+            const double s = (double)call->smoothing;
+            const double share = call->labels == NULL     ? 0.0
+                                 : c == call->labels[row] ? 1.0 - s + s / n
+                                                          : s / n;
+            const double t = call->targets == NULL ? 0.0 : (double)call->targets[row * n + c];
+            total +=
+                call->labels != NULL
+                    ? weight * share * w * (log(sum) - own[c])
+                    : weight / n * (w * t * log1p(exp(-own[c])) + (1.0 - t) * log1p(exp(own[c])));
+        }
+    }
+    return total;
+}
+
+/* Values, and gradients by differences. Two rows have one weight. */
+static void check_class_weights(const dunlin_kernels *kernels)
+{
+    enum { ROWS = 8, CLASSES = 5 };
+    static const float class_weights[CLASSES] = {0.5F, 2.0F, 0.0F, 1.0F, 3.0F};
+    static const float weights[ROWS / 2] = {1.0F, 0.25F, 2.0F, 0.5F};
+    for (int kind = 0; kind < 4; kind++) {
+        uint64_t state = test_seed(61) + (uint64_t)kind;
+        float logits[ROWS * CLASSES];
+        float targets[ROWS * CLASSES];
+        float dlogits[ROWS * CLASSES];
+        double x[ROWS * CLASSES];
+        double sums[DUNLIN_N_LOSS_SUMS];
+        int32_t labels[ROWS];
+        test_random_fill(logits, ROWS * CLASSES, -3.0, 3.0, &state);
+        test_random_fill(targets, ROWS * CLASSES, 0.0, 1.0, &state);
+        for (int i = 0; i < ROWS; i++) {
+            labels[i] = (int32_t)test_random_below(&state, CLASSES);
+        }
+        for (int i = 0; i < ROWS * CLASSES; i++) {
+            x[i] = (double)logits[i];
+        }
+        const dunlin_loss_call call = {.classes = CLASSES,
+                                       .n_rows = ROWS,
+                                       .logits = logits,
+                                       .labels = kind < 2 ? labels : NULL,
+                                       .targets = kind < 2 ? NULL : targets,
+                                       .weights = kind == 3 ? NULL : weights,
+                                       .rows_per_weight = 2,
+                                       .class_weights = class_weights,
+                                       .smoothing = kind == 1 ? 0.25F : 0.0F,
+                                       .scale = 0.5F,
+                                       .dlogits = dlogits,
+                                       .sums = sums,
+                                       .is_reset = true};
+        (kind < 2 ? kernels->softmax_loss : kernels->logistic_loss)(&call);
+        const double loss = weighted_loss(&call, x);
+        cr_assert_float_eq(sums[0], loss, 2e-6 * loss, "%s, kind %d: %g, not %g", kernels->isa,
+                           kind, sums[0], loss);
+        for (int i = 0; i < ROWS * CLASSES; i++) {
+            const double before = x[i];
+            x[i] = before + 1e-5;
+            const double above = weighted_loss(&call, x);
+            x[i] = before - 1e-5;
+            const double wanted = 0.5 * (above - weighted_loss(&call, x)) / 2e-5;
+            x[i] = before;
+            cr_assert_float_eq((double)dlogits[i], wanted, 2e-6, "%s, kind %d: %g, not %g",
+                               kernels->isa, kind, (double)dlogits[i], wanted);
+        }
+    }
+}
+
+Test(loss, weights_of_classes)
+{
+    each_isa(check_class_weights);
+}
+
 static void check_extremes(const dunlin_kernels *kernels)
 {
     float logits[4][3] = {

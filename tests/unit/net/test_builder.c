@@ -219,8 +219,6 @@ Test(builder, refuses_wrong_shapes)
     dunlin_value x = image(b, 3, 8);
     expect_refused(b, dunlin_builder_add(b, x, dunlin_builder_max_pool(b, x, 2, 2, 0)),
                    DUNLIN_MODEL, "same");
-    b = begin(NULL);
-    expect_refused(b, dunlin_builder_relu(b, image(b, 3, 8)), DUNLIN_MODEL, "logits");
 }
 
 Test(builder, refuses_wrong_wholes)

@@ -18,7 +18,8 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         memcpy((float *)out_x + i * width, data->x + indices[i] * width,
                (size_t)width * sizeof(float));
-        out_y[i] = data->labels[indices[i]];
+        memcpy(out_y + i * data->n_labels, data->labels + indices[i] * data->n_labels,
+               (size_t)data->n_labels * sizeof *out_y);
     }
     return DUNLIN_OK;
 }
@@ -78,16 +79,18 @@ void check_data_open(check_data *data, const dunlin_net *net, int64_t n, uint64_
     data->x = calloc((size_t)n_x, sizeof(float));
     test_random_fill(data->x, n_x, -1.0, 1.0, &state);
     draw_tokens(net, data->x, n_x);
-    data->labels = calloc((size_t)n, sizeof *data->labels);
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t classes = (uint64_t)net->values[net->output].shape.dims[0];
-        data->labels[i] = (int32_t)test_random_below(&state, classes);
+    int64_t classes = 0;
+    dunlin__value_rows(&net->values[net->output], &data->n_labels, &classes);
+    data->labels = calloc((size_t)(n * data->n_labels), sizeof *data->labels);
+    for (int64_t i = 0; i < n * data->n_labels; i++) {
+        data->labels[i] = (int32_t)test_random_below(&state, (uint64_t)classes);
     }
     data->source = (dunlin_source){.struct_size = sizeof(dunlin_source),
                                    .ctx = data,
                                    .read_fn = read_examples,
                                    .n_examples = n,
-                                   .dtype = DUNLIN_F32};
+                                   .dtype = DUNLIN_F32,
+                                   .n_labels = data->n_labels};
 }
 
 void check_data_close(check_data *data)
@@ -106,7 +109,7 @@ dunlin_step_run check_data_run(const check_data *data, const dunlin_kernels *ker
         .kernels = kernels,
         .source = &data->source,
         .n_batch = data->n,
-        .weight_sum = (double)data->n,
+        .weight_sum = (double)(data->n * data->n_labels),
         .seed = 7,
         .step = 3,
         .lr = 0.1F,
@@ -128,5 +131,5 @@ void check_data_step(const check_data *data, plain_run *plain, const dunlin_kern
     run.error = &error;
     dunlin_status status = plain_run_step(plain, &run);
     cr_assert(status == DUNLIN_OK, "%s %s", dunlin_status_name(status), error.text);
-    *out_loss = sums[0] / (double)data->n;
+    *out_loss = sums[0] / run.weight_sum;
 }

@@ -38,8 +38,9 @@ void check_same_bits(const dunlin_net *net, uint64_t seed);
 typedef struct check_data {
     const dunlin_net *net;
     int64_t n;
-    float **params; /* by parameter, ONNX's order */
-    float *x;       /* n x elements, in the order of the input's shape */
+    float **params;   /* by parameter, ONNX's order */
+    float *x;         /* n x elements, in the order of the input's shape */
+    int64_t n_labels; /* of an example */
     int32_t *labels;
     dunlin_source source;
 } check_data;

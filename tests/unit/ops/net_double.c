@@ -409,19 +409,29 @@ static void run_node(net_double *reference, uint32_t node_index)
     }
 }
 
+/* Of an image a row of numbers for each pixel, else for each index of all dimensions but the last.
+ */
 static double mean_loss(const net_double *reference)
 {
-    int64_t classes = extent_of(reference, reference->net->output).c;
+    const dunlin_net_value *output = &reference->net->values[reference->net->output];
+    const dunlin_shape *shape = &output->shape;
+    const bool is_image = output->layout == DUNLIN_LAYOUT_IMAGE;
+    const int64_t n = dunlin__value_elements(output);
+    const int64_t classes =
+        is_image || shape->n_dims == 1 ? shape->dims[0] : shape->dims[shape->n_dims - 1];
+    const int64_t n_rows = n / classes;
+    const int64_t step = is_image ? n_rows : 1; /* from one class to the next */
     double total = 0.0;
-    for (int64_t s = 0; s < reference->n; s++) {
-        const double *row = reference->values[reference->net->output] + s * classes;
+    for (int64_t i = 0; i < reference->n * n_rows; i++) {
+        const double *row = reference->values[reference->net->output] + i / n_rows * n +
+                            i % n_rows * (is_image ? 1 : classes);
         double sum = 0.0;
         for (int64_t c = 0; c < classes; c++) {
-            sum += exp(row[c] - row[reference->labels[s]]);
+            sum += exp(row[c * step] - row[reference->labels[i] * step]);
         }
         total += log(sum);
     }
-    return total / (double)reference->n;
+    return total / (double)(reference->n * n_rows);
 }
 
 double net_double_loss(net_double *reference)

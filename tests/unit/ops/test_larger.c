@@ -153,6 +153,28 @@ Test(larger, between_batch_norms)
     cr_assert(check_net(&net, &(check_options){.n = 4, .seed = test_seed(990), .n_probes = 25}));
 }
 
+/* A loss for each pixel, each sample of a signal, each token. */
+Test(larger, rows_of_logits)
+{
+    const dunlin_net_conv twice = {.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2};
+    uint32_t x = make_clip(&net, begin_image(4, 3, 4), 0.0F, 6.0F);
+    make_end(&net, make_conv_transposed(&net, x, 3, &twice, true));
+    check(995);
+    reopen();
+    x = make_batch_norm(&net, begin_image(4, 3, 4));
+    make_end(&net, make_conv(&net, x, 5, &(dunlin_net_conv){.kernel_h = 2}, true));
+    cr_assert(check_net(&net, &(check_options){.n = 4, .seed = test_seed(996), .n_probes = 25}));
+    reopen();
+    x = make_signal(&net, 2, 6);
+    x = make_conv(&net, x, 4, &(dunlin_net_conv){.kernel_w = 3}, true);
+    make_end(&net, make_conv(&net, x, 3, &(dunlin_net_conv){.kernel_w = 1}, true));
+    check(997);
+    reopen();
+    const dunlin_shape tokens = {2, {3, 4}};
+    make_end(&net, make_dense(&net, begin_values(&tokens), 5, true));
+    check(998);
+}
+
 Test(larger, refused)
 {
     const dunlin_net_conv conv = {.out_channels = 4,

@@ -441,7 +441,7 @@ DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
 DUNLIN_API dunlin_shape dunlin_model_input_shape(const dunlin_model *model);
 /** @return if the input is tokens: they must be below this number, else 0. */
 DUNLIN_API int64_t dunlin_model_vocabulary(const dunlin_model *model);
-/** @return width of the output: the number of classes. */
+/** @return width of the output, or of each of its rows (dunlin/pixels.h): the number of classes. */
 DUNLIN_API int64_t dunlin_model_n_outputs(const dunlin_model *model);
 
 /** What a parameter is for the federation: averaged, a running statistic. */

@@ -1,5 +1,15 @@
 /*
- * pixels.h - networks whose output is an image again: the layers that make images larger.
+ * pixels.h - networks whose output has a row of numbers for each pixel or token: the layers that
+ * make images larger, labels, weights of classes, and scores of each class.
+ *
+ * Of an output (C, H, W) the classes are the channels, and an example has H x W labels, row by row;
+ * of (T, C), T tokens, they are the last dimension. Losses are means over all rows of the batch
+ * that count, those of ignored labels left out: the divisor is counted before the first slice.
+ *
+ * options.class_weights: with cross-entropy a row counts as often as the weight of its label's
+ * class, in the loss and in the divisor (PyTorch's CrossEntropyLoss with `weight`, label smoothing
+ * included); with BCE it is the weight of a target of 1 (`pos_weight` of BCEWithLogitsLoss), one
+ * for each number of a row. The labels are then read before the first slice, as for ignored ones.
  *
  * Example: an image is halved and brought back to its size, with three numbers for each pixel.
  *
@@ -26,6 +36,7 @@
 #define DUNLIN_PIXELS_H
 
 #include <dunlin/model.h>
+#include <dunlin/trainer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,6 +80,50 @@ typedef enum dunlin_interpolation {
 DUNLIN_API dunlin_value dunlin_builder_resize(dunlin_builder *builder, dunlin_value input,
                                               int32_t height, int32_t width,
                                               dunlin_interpolation how);
+
+/** @return the labels of an example: rows of the model's output, 1 if it is a single one. Each has
+ * dunlin_model_n_outputs() numbers; a prediction and targets have as many for all rows, in the
+ * order of the model's output. */
+DUNLIN_API int64_t dunlin_model_n_labels(const dunlin_model *model);
+
+/**
+ * As dunlin_trainer_evaluate() over `n` examples from `first` on, for cross-entropy with labels.
+ * `counts` gets n_classes x n_classes numbers: how often rows of each label (the first index) had
+ * their highest output at each class (the second; the first of equal ones). Rows that do not count
+ * are left out; weights have no part in it.
+ *
+ * @return OK; ARGUMENT (a NULL, a range); MISMATCH (n_classes is not the model's); UNSUPPORTED
+ * (another loss, or a precision of integers); and those of dunlin_trainer_evaluate(). `counts` are
+ * of the examples until then.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_confusion(
+    dunlin_trainer *trainer, const dunlin_source *source, int64_t first, int64_t n,
+    int32_t n_classes, int64_t *counts, dunlin_metrics *out_metrics);
+
+/** Of one class, or means over classes. A share of nothing is 0. */
+typedef struct dunlin_class_scores {
+    size_t struct_size;
+    int64_t n;        /* rows with the label */
+    double precision; /* of the rows that were taken for the class: those that are of it */
+    double recall;    /* of the rows of the class: those that were taken for it */
+    double f1;        /* 2 precision recall / (precision + recall) */
+    double iou;       /* intersection over union (Jaccard): both by either */
+} dunlin_class_scores;
+#define DUNLIN_CLASS_SCORES_INIT DUNLIN_SIZED_INIT(dunlin_class_scores)
+
+/** What `counts` (n_classes x n_classes, as above) say of a class.
+ *
+ * @return OK; ARGUMENT (a NULL, a class that is not there, a negative count), VERSION. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_confusion_class(const int64_t *counts,
+                                                                 int32_t n_classes, int32_t which,
+                                                                 dunlin_class_scores *out_scores);
+/** The means over the classes that are a label or were taken for one; `iou` is the mean IoU. `n`
+ * are all rows.
+ *
+ * @return OK; ARGUMENT, VERSION. */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_confusion_means(const int64_t *counts,
+                                                                 int32_t n_classes,
+                                                                 dunlin_class_scores *out_scores);
 
 #ifdef __cplusplus
 }

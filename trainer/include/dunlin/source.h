@@ -77,6 +77,9 @@ typedef struct dunlin_source {
     dunlin_status (*read_targets_fn)(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                      float *out_targets);
     int64_t n_targets; /* of an example: as many as the model has outputs */
+    /* Labels of an example that read_fn writes, one after the other; 0: 1. As many as
+     * dunlin_model_n_labels(): of an output that is an image one for each pixel, row by row. */
+    int64_t n_labels;
 } dunlin_source;
 #define DUNLIN_SOURCE_INIT DUNLIN_SIZED_INIT(dunlin_source)
 

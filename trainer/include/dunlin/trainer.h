@@ -80,7 +80,7 @@ typedef struct dunlin_schedule dunlin_schedule; /* trainer_advanced.h */
 /** What training makes small. y are the model's outputs, w weights of examples (1 each by default),
  * means weighted by them. */
 typedef enum dunlin_loss {
-    /* Cross-entropy of softmax(y) with a class per example, as PyTorch's CrossEntropyLoss: the mean
+    /* Cross-entropy of softmax(y) with a class per example or pixel, as CrossEntropyLoss: the mean
      * of (1 - s) * -log p[label] + s / classes * sum of -log p; s is label_smoothing. */
     DUNLIN_LOSS_CROSS_ENTROPY = 0,
     /* Mean squared error with float targets t, as MSELoss: the mean over examples and outputs of
@@ -90,8 +90,8 @@ typedef enum dunlin_loss {
      * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
     DUNLIN_LOSS_BCE = 2,
     /* Cross-entropy with float targets t in [0, 1], a share for each class, as CrossEntropyLoss
-     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not have
-     * the sum 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit;
+     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not add
+     * up to 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit, and
      * so it is of a source without read_targets_fn, whose labels are taken as that. An answer is
      * right if it is the class of the largest share, the first of equal ones. */
     DUNLIN_LOSS_SOFT_CROSS_ENTROPY = 3
@@ -157,8 +157,7 @@ typedef struct dunlin_trainer_options {
      */
     uint64_t least_budget_bytes;
     dunlin_alloc alloc; /* bookkeeping; and the arena if its functions are set and `slab` is not */
-    void
-        *slab; /* memory of the caller for the arena, 64-byte aligned; NULL: a mapping of our own */
+    void *slab; /* the caller's memory for the arena, 64-byte aligned; NULL: a mapping of our own */
     uint64_t slab_bytes;
     /*
      * Called with bytes of the slab, or of the hooks' arena, that hold nothing any more: the caller
@@ -274,8 +273,7 @@ typedef struct dunlin_trainer_options {
      * fails may come after the first update: the trainer is torn then, see dunlin_trainer_step().
      */
     const char *swap_dir;
-    /* What its device takes and gives, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800,
-     * a phone's flash. */
+    /* Of its device, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800, a phone's flash */
     double swap_write_mb_per_s, swap_read_mb_per_s;
     /* dunlin_baselines_published() of <dunlin/baselines.h>: the policies RECOMPUTE to SUBLINEAR,
      * VDNN and CAPUCHIN are UNSUPPORTED without it. */
@@ -284,6 +282,9 @@ typedef struct dunlin_trainer_options {
     const char *precision, *grad_bits;
     int64_t grad_bits_steps;
     dunlin_storage storage; /* of what a step keeps */
+    /* CROSS_ENTROPY, BCE: the weight of each class, or of each output: pixels.h. NULL: 1 each */
+    const float *class_weights;
+    int32_t n_class_weights;
 } dunlin_trainer_options;
 #define DUNLIN_TRAINER_OPTIONS_INIT DUNLIN_SIZED_INIT_1(dunlin_trainer_options, lr, 0.01F)
 

@@ -43,6 +43,7 @@ typedef struct dunlin_step_build_options {
     bool updates_last; /* no weight changes before all gradients are there */
     dunlin_loss loss;
     float label_smoothing;
+    int32_t n_class_weights; /* 0: there are none */
     bool has_gradient_hook;
     int32_t n_gradient_slots;           /* 0 to DUNLIN_STEP_MAX_SLOTS */
     dunlin_storage storage;             /* what is kept in fewer bits; rounded.h */
@@ -83,14 +84,16 @@ typedef struct dunlin_step_graph {
     uint32_t n_persistent;
     int64_t batch; /* the most samples of a step, as far as it is known; else 0 */
     dunlin_storage storage;
-    bool follows_batch;    /* some tensor does: another batch takes another graph */
-    bool reads_terms;      /* backward some sum is read through its terms: `reads_sums` makes
-                              another graph */
-    uint32_t input;        /* tensor: n x input elements, floats, as the network reads them */
-    uint32_t labels;       /* tensor: one int32 a sample, or n_classes floats: targets */
-    uint32_t logits;       /* tensor */
-    uint32_t loss;         /* tensor: DUNLIN_N_LOSS_SUMS doubles */
-    int32_t n_classes;     /* or outputs */
+    bool follows_batch; /* some tensor does: another batch takes another graph */
+    bool reads_terms;   /* backward some sum is read through its terms: `reads_sums` makes
+                           another graph */
+    uint32_t input;     /* tensor: n x input elements, floats, as the network reads them */
+    uint32_t labels;    /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
+    uint32_t logits;    /* tensor */
+    uint32_t loss;      /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+    int32_t n_classes;  /* or outputs, of a row */
+    int64_t n_rows;     /* of the output, a sample: pixels, tokens, or 1; each has a label */
+    bool is_image;      /* the output: its rows are pixels, and the model has channels first */
     int32_t n_ghost_norms; /* batch norms with statistics of slices */
     const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
     const dunlin_precision *precision; /* NULL: float32 */

@@ -49,8 +49,7 @@ dunlin_end dunlin__end_cut(const dunlin_net *net, dunlin_loss loss, dunlin_net *
         if (end == DUNLIN_END_NONE && is_same_row(net, node)) {
             continue;
         }
-        if (end == DUNLIN_END_NONE || net->values[value].producer == DUNLIN_NET_NONE ||
-            !is_row(&net->values[value])) {
+        if (end == DUNLIN_END_NONE || net->values[value].producer == DUNLIN_NET_NONE) {
             break;
         }
         out_cut->output = value;

@@ -30,3 +30,14 @@ bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)
 {
     return run->has_ignore_label && label == run->ignore_label;
 }
+
+dunlin_status dunlin__run_check_label(const dunlin_step_run *run, int32_t label, int64_t example,
+                                      int32_t n_classes)
+{
+    if (label >= 0 && label < n_classes) {
+        return DUNLIN_OK;
+    }
+    return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
+                        "label %d of example %lld is not one of the model's %d classes", (int)label,
+                        (long long)example, (int)n_classes);
+}

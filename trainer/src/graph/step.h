@@ -67,9 +67,12 @@ typedef struct dunlin_step_run {
     float *logits;   /* inference: where to copy the logits to, n_batch x classes; NULL: not wanted.
                         Labels are then not looked at. */
     int64_t n_batch; /* samples of this run */
-    double weight_sum; /* of their weights in the loss: the divisor of the mean; n_batch without
-                          weights */
-    int64_t n_counted; /* samples whose weight is above 0 and whose label is not ignored */
+    double weight_sum; /* of their rows' weights in the loss: the divisor of the mean; their rows
+                          without weights */
+    int64_t n_counted; /* rows whose weight is above 0 and whose label is not ignored */
+    const float *class_weights; /* of the loss; NULL: 1 each */
+    int64_t *confusion; /* evaluation: n_classes x n_classes, rows of a label by what was scored
+                           highest, added to; NULL: not wanted */
     bool has_ignore_label;
     int32_t ignore_label;
     uint64_t seed;
@@ -144,8 +147,10 @@ int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);
 dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
                                       int64_t index, int64_t n);
 
-/* weigh.c */
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label);
+/* DATA: it is none of the model's classes. */
+DUNLIN_NODISCARD dunlin_status dunlin__run_check_label(const dunlin_step_run *run, int32_t label,
+                                                       int64_t example, int32_t n_classes);
 
 /* numeric.c: NUMERIC: "WHAT 'NAME' is not finite", with the step and the largest input of the
  * batch. */

@@ -334,3 +334,13 @@ void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *o
     *out_w = 1;
     *out_c = shape->n_dims > 0 ? (int32_t)shape->dims[shape->n_dims - 1] : 1;
 }
+
+void dunlin__value_rows(const dunlin_net_value *value, int64_t *out_n_rows, int64_t *out_width)
+{
+    const dunlin_shape *shape = &value->shape;
+    const int64_t n = dunlin__value_elements(value);
+    const int64_t first = shape->n_dims > 0 ? shape->dims[0] : 1;
+    const bool is_first = value->layout == DUNLIN_LAYOUT_IMAGE || first == n;
+    *out_width = is_first ? first : shape->dims[shape->n_dims - 1];
+    *out_n_rows = *out_width > 0 ? n / *out_width : 0;
+}

@@ -360,6 +360,10 @@ bool dunlin__param_is_fixed(const dunlin_net *net, uint32_t param);
 
 int64_t dunlin__value_elements(const dunlin_net_value *value); /* per sample */
 
+/* The rows of a value that a loss or a softmax goes over, per sample, and the numbers of each: of
+ * an image the channels of a pixel, else the last dimension; one row if that is all. */
+void dunlin__value_rows(const dunlin_net_value *value, int64_t *out_n_rows, int64_t *out_width);
+
 /* Per-sample image dims (H, W, C) of a value of either layout: a signal (C, L) is 1, L, C; a plain
  * (D) is 1, 1, D; a plain (T, D) is T, 1, D. */
 void dunlin__value_hwc(const dunlin_net_value *value, int32_t *out_h, int32_t *out_w,

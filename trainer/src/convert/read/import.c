@@ -392,9 +392,6 @@ static dunlin_status bind_output(dunlin_onnx_import *import)
         return DUNLIN_OK; /* a list that depends on an issue */
     }
     net->output = output->index;
-    if (!output->is_unknown && dunlin__net_check_logits(net, NULL) != DUNLIN_OK) {
-        dunlin__onnx_report_model(import, "output", "the output is not one row of logits a sample");
-    }
     if (strcmp(net->values[output->index].name, output->name) != 0) {
         net->values[output->index].name = dunlin__net_string(net, output->name);
     }

@@ -102,10 +102,14 @@ typedef struct dunlin_loss_call {
     int32_t classes; /* or outputs of a row */
     int64_t n_rows;
     const float *logits;
-    const int32_t *labels; /* softmax: the class of each row, or NULL for shares in `targets` */
-    const float *targets;  /* the others: as many as logits */
-    const float *weights;  /* of each row in the loss, or NULL for 1 */
-    float smoothing;       /* softmax: share of the label's weight that all classes divide */
+    const int32_t *labels;   /* softmax: the class of each row, or NULL for shares in `targets` */
+    const float *targets;    /* the others: as many as logits */
+    const float *weights;    /* in the loss, or NULL for 1: one for each `rows_per_weight` rows */
+    int64_t rows_per_weight; /* 0: 1 */
+    /* Softmax with labels: the weight of each class; logistic: of each output's share in a target
+     * (PyTorch's weight and pos_weight). NULL: 1 each. */
+    const float *class_weights;
+    float smoothing; /* softmax: share of the label's weight that all classes divide */
     float scale;    /* of the gradient: 1 / samples of the batch, or 1 / the sum of their weights */
     float *dlogits; /* map part; may be NULL */
     double *sums;   /* reducer part: DUNLIN_N_LOSS_SUMS; may be NULL */

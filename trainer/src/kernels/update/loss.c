@@ -31,9 +31,16 @@ typedef struct loss_job {
     loss_row rows[LOSS_ROWS];
 } loss_job;
 
+/* A row's weight in the loss without that of its label's class. */
+static float weight_of(const dunlin_loss_call *call, int64_t row)
+{
+    const int64_t per_weight = call->rows_per_weight > 1 ? call->rows_per_weight : 1;
+    return call->weights != NULL ? call->weights[row / per_weight] : 1.0F;
+}
+
 static bool does_count(const dunlin_loss_call *call, int64_t row)
 {
-    return (call->weights == NULL || call->weights[row] != 0.0F) &&
+    return weight_of(call, row) != 0.0F &&
            (call->labels == NULL || call->labels[row] != DUNLIN_NO_LABEL);
 }
 
@@ -74,7 +81,7 @@ static void sum_rows(const dunlin_loss_call *call,
         run_tasks(call->threads, loss_task, &job, ceil_div(job.n, job.rows_of_task),
                   job.n * row_cost);
         for (int64_t i = 0; i < job.n; i++) {
-            const float weight = call->weights != NULL ? call->weights[job.first + i] : 1.0F;
+            const float weight = weight_of(call, job.first + i);
             sums[DUNLIN_SUM_LOSS] += job.rows[i].loss * (double)weight;
             sums[DUNLIN_SUM_RIGHT] += job.rows[i].right;
             sums[DUNLIN_SUM_RIGHT5] += job.rows[i].right5;
@@ -98,7 +105,7 @@ static int32_t most_likely(const float *targets, int32_t classes)
 /* The factor of row i's gradient. */
 static float row_scale(const dunlin_loss_call *call, int64_t row)
 {
-    return call->weights != NULL ? call->scale * call->weights[row] : call->scale;
+    return call->weights != NULL ? call->scale * weight_of(call, row) : call->scale;
 }
 
 /* How many classes come before the label by score; of equal ones the lower index comes first. */
@@ -204,6 +211,46 @@ static void softmax_row(const dunlin_loss_call *call, int64_t row, loss_row *out
     }
 }
 
+/* Classes have weights w (PyTorch's `weight`): (1 - s) w[label] times the label's loss, and s /
+ * classes times the sum of w[c] and the loss of c. */
+static void weighted_row(const dunlin_loss_call *call, int64_t row, loss_row *out)
+{
+    const int32_t classes = call->classes;
+    const float *w = call->class_weights;
+    const float *logits = call->logits + row * classes;
+    float *dlogits = call->dlogits != NULL ? call->dlogits + row * classes : NULL;
+    const int32_t label = call->labels[row];
+    const bool is_known = label >= 0 && label < classes;
+    const float largest = largest_of(logits, classes);
+    const double sum = exponentials(logits, classes, largest, dlogits);
+    const double log_sum = log(sum);
+    const double share = (double)call->smoothing / classes;
+    const double own = is_known ? (1.0 - (double)call->smoothing) * (double)w[label] : 0.0;
+    double total = own;
+    *out = (loss_row){.loss = (double)NAN};
+    if (is_known) {
+        const int32_t rank = rank_of(logits, classes, label);
+        out->loss = own * (log_sum - (double)(logits[label] - largest));
+        for (int32_t c = 0; c < classes && call->smoothing != 0.0F; c++) {
+            total += share * (double)w[c];
+            out->loss += share * (double)w[c] * (log_sum - (double)(logits[c] - largest));
+        }
+        out->right = rank == 0 && w[label] != 0.0F ? 1.0 : 0.0;
+        out->right5 = rank < 5 && w[label] != 0.0F ? 1.0 : 0.0;
+    }
+    if (dlogits == NULL) {
+        return;
+    }
+    const double scale = (double)row_scale(call, row);
+    const float factor = (float)(scale * total / sum);
+    for (int32_t c = 0; c < classes; c++) {
+        dlogits[c] = dlogits[c] * factor - (float)(scale * share * (double)w[c]);
+    }
+    if (is_known) {
+        dlogits[label] -= (float)(scale * own);
+    }
+}
+
 /* -sum of t log p is the logarithm of the sum, so often as the targets add up to, less the sum of
  * t and the score; a class without a share adds nothing, whatever its score. Of targets with one 1
  * and zeros every operation is that of softmax_row(). */
@@ -248,7 +295,9 @@ static void soft_row(const dunlin_loss_call *call, int64_t row, loss_row *out)
 /* Over labels, or without them over targets, which are shares of the classes. */
 void K(softmax_loss)(const dunlin_loss_call *call)
 {
-    sum_rows(call, call->labels == NULL ? soft_row : softmax_row);
+    sum_rows(call, call->labels == NULL          ? soft_row
+                   : call->class_weights != NULL ? weighted_row
+                                                 : softmax_row);
 }
 
 static void squared_row(const dunlin_loss_call *call, int64_t row, loss_row *out)
@@ -299,7 +348,32 @@ static void logistic_row(const dunlin_loss_call *call, int64_t row, loss_row *ou
     *out = (loss_row){.loss = sum / n, .right = right};
 }
 
+/* With w for a target of 1 (PyTorch's `pos_weight`): (1 - t) x + (1 + (w - 1) t) log(1 + exp(-x)).
+ */
+static void weighted_logistic_row(const dunlin_loss_call *call, int64_t row, loss_row *out)
+{
+    const int32_t n = call->classes;
+    const float *x = call->logits + row * n;
+    const float *t = call->targets + row * n;
+    float *dx = call->dlogits != NULL ? call->dlogits + row * n : NULL;
+    const float factor = row_scale(call, row) / (float)n;
+    double sum = 0.0;
+    double right = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        const float e = expf(-fabsf(x[i]));
+        const float weight = 1.0F + (call->class_weights[i] - 1.0F) * t[i];
+        const double log_term = (double)log1pf(e) + (x[i] < 0.0F ? -(double)x[i] : 0.0);
+        sum += (double)((1.0F - t[i]) * x[i]) + (double)weight * log_term;
+        right += (x[i] > 0.0F) == (t[i] > 0.5F) ? 1.0 : 0.0;
+        if (dx != NULL) {
+            const float other = (x[i] >= 0.0F ? e : 1.0F) / (1.0F + e); /* 1 - s */
+            dx[i] = (1.0F - t[i] - weight * other) * factor;
+        }
+    }
+    *out = (loss_row){.loss = sum / n, .right = right};
+}
+
 void K(logistic_loss)(const dunlin_loss_call *call)
 {
-    sum_rows(call, logistic_row);
+    sum_rows(call, call->class_weights != NULL ? weighted_logistic_row : logistic_row);
 }

@@ -264,7 +264,6 @@ static dunlin_status make_model(dunlin_builder *builder, dunlin_value output,
     }
     net->output = (uint32_t)output;
     DUNLIN_TRY(dunlin__net_infer(net, error));
-    DUNLIN_TRY(dunlin__net_check_logits(net, error));
     for (size_t i = 0; i < net->n_values; i++) {
         if (net->values[i].n_consumers == 0) {
             return dunlin__fail(error, DUNLIN_MODEL, "net", 0,

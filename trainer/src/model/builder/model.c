@@ -7,6 +7,7 @@
 #include "net/uses.h"
 #include "ops/table/infer.h"
 
+#include <dunlin/pixels.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -54,8 +55,18 @@ int64_t dunlin_model_vocabulary(const dunlin_model *model)
 
 int64_t dunlin_model_n_outputs(const dunlin_model *model)
 {
-    const dunlin_shape *shape = &model->net.values[model->net.output].shape;
-    return shape->n_dims > 0 ? shape->dims[shape->n_dims - 1] : 1;
+    int64_t n_rows = 0;
+    int64_t width = 0;
+    dunlin__value_rows(&model->net.values[model->net.output], &n_rows, &width);
+    return width;
+}
+
+int64_t dunlin_model_n_labels(const dunlin_model *model)
+{
+    int64_t n_rows = 0;
+    int64_t width = 0;
+    dunlin__value_rows(&model->net.values[model->net.output], &n_rows, &width);
+    return n_rows;
 }
 
 int32_t dunlin_model_n_parameters(const dunlin_model *model)
@@ -158,14 +169,16 @@ static dunlin_status replace_head(dunlin_net *net, int32_t classes, dunlin_error
         head->u.conv.out_channels = classes;
     }
     DUNLIN_TRY(dunlin__net_infer(net, error));
-    int64_t width = dunlin__value_elements(&net->values[net->output]);
+    int64_t n_rows = 0;
+    int64_t width = 0;
+    dunlin__value_rows(&net->values[net->output], &n_rows, &width);
     if (width != classes) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "net", 0,
                             "'%.100s' is not the head: with %" PRId32 " outputs the network has "
                             "%" PRId64,
                             head->name, classes, width);
     }
-    return dunlin__net_check_logits(net, error);
+    return DUNLIN_OK;
 }
 
 dunlin_status dunlin_model_replace_head(const dunlin_model *model, int32_t classes,

@@ -280,16 +280,3 @@ dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
     net->values[net->output].n_consumers++;
     return check_owners(net, error);
 }
-
-dunlin_status dunlin__net_check_logits(const dunlin_net *net, dunlin_error *error)
-{
-    const dunlin_net_value *output = &net->values[net->output];
-    if (output->layout != DUNLIN_LAYOUT_PLAIN || output->shape.n_dims > 1) {
-        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "the output '%.100s' has %" PRId32
-                            " dimensions besides the batch; it must be one row of logits "
-                            "(flatten it)",
-                            output->name, output->shape.n_dims);
-    }
-    return DUNLIN_OK;
-}

@@ -13,7 +13,4 @@
 DUNLIN_NODISCARD dunlin_status dunlin__net_infer_node(dunlin_net *net, uint32_t node_index,
                                                       dunlin_error *error);
 
-/* The output must be logits, one row (classes) per sample. */
-DUNLIN_NODISCARD dunlin_status dunlin__net_check_logits(const dunlin_net *net, dunlin_error *error);
-
 #endif

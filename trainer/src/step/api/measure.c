@@ -45,8 +45,9 @@ typedef struct probe {
     double start_ns;    /* of the current call */
     double clock_ns;    /* what looking at the clock adds to a call */
     int64_t n_elements; /* of an example */
-    int64_t n_outputs;  /* of the model */
-    bool is_whole;      /* the model reads numbers below `vocabulary` */
+    int64_t n_outputs;  /* of the model: labels by classes */
+    int64_t n_labels, n_classes;
+    bool is_whole; /* the model reads numbers below `vocabulary` */
     int64_t vocabulary;
     float floats[N_FLOATS];
 } probe;
@@ -97,8 +98,8 @@ static dunlin_status read_labels(void *ctx, const int64_t *indices, int64_t n, v
 {
     const probe *from = ctx;
     fill_inputs(from, indices, n, out_x);
-    for (int64_t i = 0; i < n; i++) {
-        out_y[i] = (int32_t)(indices[i] * 31 % from->n_outputs);
+    for (int64_t i = 0; i < n * from->n_labels; i++) {
+        out_y[i] = (int32_t)((indices[i / from->n_labels] + i) * 31 % from->n_classes);
     }
     return DUNLIN_OK;
 }
@@ -123,6 +124,7 @@ static dunlin_source random_source(probe *from, dunlin_loss loss)
         .read_fn = has_targets ? NULL : read_labels,
         .read_targets_fn = has_targets ? read_targets : NULL,
         .n_targets = from->n_outputs,
+        .n_labels = from->n_labels,
         .n_examples = MOST_BATCH,
         .dtype = DUNLIN_F32,
     };
@@ -397,7 +399,9 @@ static probe *make_probe(const dunlin_model *model, const dunlin_alloc *alloc,
     made->trainer = trainer;
     made->n_ops = trainer->train.step->n_ops;
     made->n_elements = trainer->train.step->tensors[trainer->train.step->input].n_elements;
-    made->n_outputs = trainer->train.step->n_classes;
+    made->n_classes = trainer->train.step->n_classes;
+    made->n_labels = trainer->train.step->n_rows;
+    made->n_outputs = made->n_labels * made->n_classes;
     made->vocabulary = dunlin_model_vocabulary(model);
     made->is_whole = made->vocabulary > 0;
     made->step_ns = dunlin__alloc_zeroed(alloc, made->n_ops, sizeof *made->step_ns);

@@ -48,12 +48,20 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source has no read_targets_fn, and the loss is over targets");
     }
-    const int32_t n_outputs = trainer->train.step->n_classes;
+    const int64_t n_rows = trainer->train.step->n_rows;
+    const int64_t n_outputs = n_rows * trainer->train.step->n_classes;
     if (may_read_targets && source->n_targets != n_outputs) {
         return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
-                            "the source has %" PRId64 " targets an example; the model has %" PRId32
+                            "the source has %" PRId64 " targets an example; the model has %" PRId64
                             " outputs",
                             source->n_targets, n_outputs);
+    }
+    const int64_t n_labels = source->n_labels == 0 ? 1 : source->n_labels;
+    if (!may_read_targets && n_labels != n_rows && !is_predicting) {
+        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
+                            "the source has %" PRId64 " labels an example; the model has %" PRId64
+                            " rows of outputs",
+                            n_labels, n_rows);
     }
     return DUNLIN_OK;
 }
@@ -69,8 +77,9 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .threads = trainer->threads,
         .source = source,
         .n_batch = n,
-        .weight_sum = (double)n,
-        .n_counted = n,
+        .weight_sum = (double)n * (double)trainer->train.step->n_rows,
+        .n_counted = n * trainer->train.step->n_rows,
+        .class_weights = trainer->class_weights,
         .has_ignore_label = options->has_ignore_label,
         .ignore_label = options->ignore_label,
         .seed = trainer->seed,
@@ -101,6 +110,7 @@ typedef struct tally {
     double loss;
     double right;
     double right5;
+    int64_t *confusion; /* of an evaluation: where it is counted; NULL: not wanted */
 } tally;
 
 static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
@@ -392,9 +402,11 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
         dunlin_step_run run = make_run(trainer, source, n_now, sums);
         run.first_index = first + done;
+        run.confusion = total->confusion;
         begin_source(source, -1);
         if (out_logits != NULL) {
-            run.logits = out_logits + done * trainer->infer.step->n_classes;
+            run.logits =
+                out_logits + done * trainer->infer.step->n_rows * trainer->infer.step->n_classes;
         }
         DUNLIN_TRY(dunlin__adapt_between(trainer));
         if (out_logits == NULL) {
@@ -426,10 +438,11 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
 }
 
 dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
-                                     int64_t first, int64_t n, dunlin_metrics *out_metrics)
+                                     int64_t first, int64_t n, int64_t *out_confusion,
+                                     dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(check_range(trainer, source, first, n, false));
-    tally total = {.n = 0};
+    tally total = {.confusion = out_confusion};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
     end_call(trainer);

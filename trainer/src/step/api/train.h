@@ -6,7 +6,8 @@
 
 #include "step/context/context.h"
 
-/* The public calls of these names, within enter and leave. */
+/* The public calls of these names, within enter and leave; an evaluation adds to `out_confusion`
+ * unless that is NULL. */
 DUNLIN_NODISCARD dunlin_status dunlin__train_step(dunlin_trainer *trainer,
                                                   const dunlin_source *source,
                                                   const int64_t *indices, int64_t n,
@@ -18,7 +19,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__train_fit(dunlin_trainer *trainer,
                                                  dunlin_metrics *out_metrics);
 DUNLIN_NODISCARD dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer,
                                                       const dunlin_source *source, int64_t first,
-                                                      int64_t n, dunlin_metrics *out_metrics);
+                                                      int64_t n, int64_t *out_confusion,
+                                                      dunlin_metrics *out_metrics);
 DUNLIN_NODISCARD dunlin_status dunlin__train_predict(dunlin_trainer *trainer,
                                                      const dunlin_source *source, int64_t first,
                                                      int64_t n, float *out_logits);

@@ -19,28 +19,62 @@ typedef struct scratch_memory {
     int64_t n_elements;
 } scratch_memory;
 
-static dunlin_status add_example(dunlin_step_run *run, int64_t index, bool is_ignored)
+static dunlin_status take_weight(const dunlin_step_run *run, int64_t index, float *out_weight)
 {
     const dunlin_source *source = run->source;
-    const float weight = source->weight_fn != NULL ? source->weight_fn(source->ctx, index) : 1.0F;
-    if (!isfinite(weight) || weight < 0.0F) {
+    *out_weight = source->weight_fn != NULL ? source->weight_fn(source->ctx, index) : 1.0F;
+    if (!isfinite(*out_weight) || *out_weight < 0.0F) {
         return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
                             "the weight %g of example %lld is not finite or negative",
-                            (double)weight, (long long)index);
-    }
-    if (weight > 0.0F && !is_ignored) {
-        run->weight_sum += (double)weight;
-        run->n_counted++;
+                            (double)*out_weight, (long long)index);
     }
     return DUNLIN_OK;
 }
 
-/* Reads the batch, a block at a time, for its labels alone. */
-static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *scratch)
+static dunlin_status add_example(dunlin_step_run *run, int64_t index, int64_t n_rows)
+{
+    float weight = 0.0F;
+    DUNLIN_TRY(take_weight(run, index, &weight));
+    if (weight > 0.0F) {
+        run->weight_sum += (double)weight * (double)n_rows;
+        run->n_counted += n_rows;
+    }
+    return DUNLIN_OK;
+}
+
+/* The same of an example whose labels are known: some may be ignored, some weigh more. */
+static dunlin_status add_labels(dunlin_step_run *run, int64_t index, const int32_t *labels,
+                                const dunlin_step_graph *step)
+{
+    float weight = 0.0F;
+    double sum = 0.0;
+    int64_t n_counted = 0;
+    DUNLIN_TRY(take_weight(run, index, &weight));
+    for (int64_t row = 0; row < step->n_rows && weight > 0.0F; row++) {
+        if (dunlin__run_is_ignored(run, labels[row])) {
+            continue;
+        }
+        float own = 1.0F;
+        if (run->class_weights != NULL) {
+            DUNLIN_TRY(dunlin__run_check_label(run, labels[row], index, step->n_classes));
+            own = run->class_weights[labels[row]];
+        }
+        sum += (double)own;
+        n_counted += own > 0.0F ? 1 : 0;
+    }
+    run->weight_sum += (double)weight * sum;
+    run->n_counted += n_counted;
+    return DUNLIN_OK;
+}
+
+/* Reads the batch, a block at a time, for its labels alone: they lie before the examples. */
+static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *scratch,
+                                  const dunlin_step_graph *step)
 {
     const dunlin_source *source = run->source;
+    const uint64_t label_bytes = (uint64_t)step->n_rows * sizeof(int32_t);
     const uint64_t example_bytes =
-        (uint64_t)scratch->n_elements * dunlin_dtype_bytes(source->dtype);
+        (uint64_t)scratch->n_elements * dunlin_dtype_bytes(source->dtype) + label_bytes;
     const uint64_t n_fit = scratch->bytes / example_bytes;
     const int64_t block = n_fit < MAX_BLOCK_EXAMPLES ? (int64_t)n_fit : MAX_BLOCK_EXAMPLES;
     if (block < 1) {
@@ -48,21 +82,21 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
                             "an example of %lld bytes does not fit where no step is running",
                             (long long)example_bytes);
     }
+    int32_t *labels = scratch->memory;
+    void *raw = (unsigned char *)scratch->memory + (uint64_t)block * label_bytes;
     for (int64_t first = 0; first < run->n_batch; first += block) {
         const int64_t left = run->n_batch - first;
         const int64_t n = left < block ? left : block;
         int64_t indices[MAX_BLOCK_EXAMPLES];
-        int32_t labels[MAX_BLOCK_EXAMPLES];
         for (int64_t i = 0; i < n; i++) {
             indices[i] = dunlin__run_example(run, first + i);
         }
-        const dunlin_status status =
-            source->read_fn(source->ctx, indices, n, scratch->memory, labels);
+        const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
         if (status != DUNLIN_OK) {
             return dunlin__run_fail_source(run, status, indices[0], n);
         }
         for (int64_t i = 0; i < n; i++) {
-            DUNLIN_TRY(add_example(run, indices[i], dunlin__run_is_ignored(run, labels[i])));
+            DUNLIN_TRY(add_labels(run, indices[i], labels + i * step->n_rows, step));
         }
     }
     return DUNLIN_OK;
@@ -79,23 +113,26 @@ static dunlin_status weigh_in_pool(dunlin_trainer *trainer, dunlin_step_run *run
         dunlin__arena_unpoison(&trainer->arena, first, scratch.bytes);
         scratch.memory = dunlin__arena_at(&trainer->arena, first, scratch.bytes);
     }
-    const dunlin_status status = weigh_labels(run, &scratch);
+    const dunlin_status status = weigh_labels(run, &scratch, step);
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return status;
 }
 
 dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, dunlin_step_run *run)
 {
-    if (!run->has_ignore_label && run->source->weight_fn == NULL) {
-        return DUNLIN_OK; /* each counts as one, as the run begins */
+    const bool reads_labels =
+        run->has_ignore_label ||
+        (run->class_weights != NULL && trainer->options.loss == DUNLIN_LOSS_CROSS_ENTROPY);
+    if (!reads_labels && run->source->weight_fn == NULL) {
+        return DUNLIN_OK; /* each row counts as one, as the run begins */
     }
     run->weight_sum = 0.0;
     run->n_counted = 0;
-    if (run->has_ignore_label) {
+    if (reads_labels) {
         return weigh_in_pool(trainer, run);
     }
     for (int64_t i = 0; i < run->n_batch; i++) {
-        DUNLIN_TRY(add_example(run, dunlin__run_example(run, i), false));
+        DUNLIN_TRY(add_example(run, dunlin__run_example(run, i), trainer->train.step->n_rows));
     }
     return DUNLIN_OK;
 }
@@ -108,5 +145,7 @@ dunlin_status dunlin__trainer_check_counted(const dunlin_trainer *trainer, int64
     }
     return dunlin__fail(trainer->error, DUNLIN_DATA, "step", 0,
                         "none counts: the weights of all %lld examples are 0%s", (long long)n,
-                        trainer->options.has_ignore_label ? " or their labels are ignored" : "");
+                        trainer->options.has_ignore_label || trainer->options.class_weights != NULL
+                            ? " or their labels are ignored"
+                            : "");
 }

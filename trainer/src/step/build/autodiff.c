@@ -292,20 +292,24 @@ static dunlin_status shrink_graph(dunlin_step_graph *graph, dunlin_error *error)
                                 graph->n_ops);
 }
 
-/* One row of logits a sample is what the loss can take. */
-static dunlin_status check_output(const dunlin_net *net, int32_t *out_n_classes,
+/* A row of logits a sample, a pixel, or a token: the classes are what lies together. */
+static dunlin_status check_output(const dunlin_net *net, dunlin_step_graph *graph,
                                   dunlin_error *error)
 {
     const dunlin_net_value *output = &net->values[net->output];
+    const dunlin_shape *shape = &output->shape;
     const int64_t n = dunlin__value_elements(output);
-    const int64_t row = output->shape.n_dims > 0 ? output->shape.dims[0] : 1;
-    if (n < 1 || n != row || n > INT32_MAX) {
+    if (n < 1 || n > INT32_MAX) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
-                            "output \"%.80s\" has %d dimensions and %lld elements a sample; "
-                            "training needs one row of logits",
-                            output->name, (int)output->shape.n_dims, (long long)n);
+                            "output \"%.80s\" has %d dimensions and %lld elements a sample, not 1 "
+                            "to %d",
+                            output->name, (int)shape->n_dims, (long long)n, INT32_MAX);
     }
-    *out_n_classes = (int32_t)n;
+    int64_t classes = 0;
+    dunlin__value_rows(output, &graph->n_rows, &classes);
+    graph->n_classes = (int32_t)classes;
+    graph->is_image =
+        output->layout == DUNLIN_LAYOUT_IMAGE && graph->n_rows > 1 && graph->n_classes > 1;
     return DUNLIN_OK;
 }
 
@@ -324,8 +328,19 @@ static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build
     dunlin_net cut;
     const dunlin_net *net = &cut;
     const dunlin_end end = dunlin__end_cut(whole, options->loss, &cut);
-    DUNLIN_TRY(check_output(net, &graph->n_classes, error));
+    DUNLIN_TRY(check_output(net, graph, error));
     DUNLIN_TRY(dunlin__choice_check(net, options, error));
+    if (options->n_class_weights > 0 && options->n_class_weights != graph->n_classes) {
+        return dunlin__fail(error, DUNLIN_MISMATCH, "step", 0,
+                            "there are %d weights of classes; the model has %d classes",
+                            (int)options->n_class_weights, (int)graph->n_classes);
+    }
+    if (options->precision != NULL && graph->n_rows > 1) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
+                            "the output has %lld rows of logits a sample; a precision of integers "
+                            "has one",
+                            (long long)graph->n_rows);
+    }
     if (options->precision != NULL) {
         DUNLIN_TRY(dunlin__precision_check(options->precision, net, options->loss, error));
     }

@@ -16,6 +16,8 @@
 
 typedef struct loss_params {
     int32_t n_classes;
+    int64_t n_rows; /* of a sample */
+    bool is_image;  /* rows are pixels: predictions have channels first */
     dunlin_loss loss;
     float smoothing;
     dunlin_end end;
@@ -37,7 +39,8 @@ static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_
     }
 }
 
-/* The source is asked for weights in blocks; a row's part of the sums does not depend on them. */
+/* The source is asked for weights of samples in blocks; a row's part of the sums does not depend on
+ * them. */
 static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call *whole)
 {
     const loss_params *params = call->params;
@@ -45,10 +48,12 @@ static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call 
     const dunlin_step_run *run = call->run;
     float weights[WEIGHT_BLOCK];
     block.weights = weights;
-    for (int64_t first = 0; first < call->n_samples; first += block.n_rows) {
+    block.rows_per_weight = params->n_rows;
+    for (int64_t first = 0; first < call->n_samples; first += WEIGHT_BLOCK) {
         const int64_t left = call->n_samples - first;
-        block.n_rows = left < WEIGHT_BLOCK ? left : WEIGHT_BLOCK;
-        for (int64_t i = 0; i < block.n_rows; i++) {
+        const int64_t n = left < WEIGHT_BLOCK ? left : WEIGHT_BLOCK;
+        block.n_rows = n * params->n_rows;
+        for (int64_t i = 0; i < n; i++) {
             const int64_t position = call->first_sample + first + i;
             weights[i] =
                 run->source->weight_fn(run->source->ctx, dunlin__run_example(run, position));
@@ -68,6 +73,59 @@ static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call 
     }
 }
 
+/* Predictions: what the loss includes is done to the logits, and an image has its channels first.
+ */
+static void give_logits(const dunlin_kernel_call *call)
+{
+    const loss_params *params = call->params;
+    const dunlin_step_run *run = call->run;
+    const int64_t width = params->n_rows * params->n_classes;
+    const int64_t n_rows = call->n_samples * params->n_rows;
+    float *out = run->logits + call->first_sample * width;
+    const float *from = call->operands[0];
+    float *rows = params->is_image && params->end != DUNLIN_END_NONE ? call->workspace : out;
+    if (!params->is_image || rows != out) {
+        memcpy(rows, from, (size_t)(call->n_samples * width) * sizeof(float));
+        dunlin__end_apply(params->end, run->kernels, n_rows, params->n_classes, rows, run->threads);
+        from = rows;
+    }
+    if (params->is_image) {
+        run->kernels->transpose(call->n_samples, params->n_rows, params->n_classes, from, out,
+                                run->threads);
+    }
+}
+
+static uint64_t loss_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
+                               uint64_t *out_sample_bytes)
+{
+    (void)kernels;
+    (void)n_threads;
+    const loss_params *p = params;
+    const bool is_needed = p->is_image && p->end != DUNLIN_END_NONE;
+    *out_sample_bytes =
+        is_needed ? (uint64_t)p->n_rows * (uint64_t)p->n_classes * sizeof(float) : 0;
+    return 0;
+}
+
+/* Counts what was scored highest (the first of equal ones) for each label that counts. */
+static void count_confusion(const dunlin_kernel_call *call)
+{
+    const loss_params *params = call->params;
+    const int32_t n_classes = params->n_classes;
+    const float *logits = call->operands[0];
+    const int32_t *labels = call->operands[1];
+    for (int64_t row = 0; row < call->n_samples * params->n_rows; row++) {
+        const float *scores = logits + row * n_classes;
+        int32_t best = 0;
+        for (int32_t c = 1; c < n_classes; c++) {
+            best = scores[c] > scores[best] ? c : best;
+        }
+        if (labels[row] != DUNLIN_NO_LABEL) {
+            call->run->confusion[(int64_t)labels[row] * n_classes + best]++;
+        }
+    }
+}
+
 /* operands: logits, labels or targets, sums, gradient of the logits (training) */
 static dunlin_status run_loss(const dunlin_kernel_call *call)
 {
@@ -76,19 +134,16 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     const bool is_reducing = (call->parts & DUNLIN_MEM_REDUCE) != 0;
     const bool is_mapping = (call->parts & DUNLIN_MEM_MAP) != 0;
     if (run->logits != NULL) {
-        float *rows = run->logits + call->first_sample * params->n_classes;
-        memcpy(rows, call->operands[0],
-               (size_t)(call->n_samples * params->n_classes) * sizeof(float));
-        dunlin__end_apply(params->end, run->kernels, call->n_samples, params->n_classes, rows,
-                          run->threads);
+        give_logits(call);
         return DUNLIN_OK;
     }
     dunlin_loss_call loss = {
         .classes = params->n_classes,
-        .n_rows = call->n_samples,
+        .n_rows = call->n_samples * params->n_rows,
         .logits = call->operands[0],
         .labels = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
         .targets = params->loss != DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
+        .class_weights = run->class_weights,
         .smoothing = params->smoothing,
         .scale = 1.0F / (float)run->weight_sum,
         .dlogits = is_mapping ? call->operands[3] : NULL,
@@ -101,6 +156,9 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     } else {
         run_weighted(call, &loss);
     }
+    if (is_reducing && run->confusion != NULL && params->loss == DUNLIN_LOSS_CROSS_ENTROPY) {
+        count_confusion(call);
+    }
     return DUNLIN_OK;
 }
 
@@ -108,7 +166,8 @@ static const dunlin_step_kernel loss_kernel = {.name = "loss",
                                                .run_fn = run_loss,
                                                .parts = DUNLIN_MEM_REDUCE,
                                                .in_place_write = -1,
-                                               .in_place_read = -1};
+                                               .in_place_read = -1,
+                                               .workspace_fn = loss_workspace};
 static const dunlin_step_kernel loss_grad_kernel = {.name = "loss_grad",
                                                     .run_fn = run_loss,
                                                     .parts = DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE,
@@ -147,12 +206,12 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
     const uint8_t both = has_grad ? DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE : DUNLIN_MEM_REDUCE;
     uint32_t gradient = DUNLIN_STEP_NONE;
     if (has_grad) {
-        gradient =
-            dunlin__emit_named_tensor(emit, emit->net->values[output].name, "/grad",
-                                      &(dunlin_step_tensor){.dtype = DUNLIN_F32,
-                                                            .is_batched = true,
-                                                            .n_elements = graph->n_classes,
-                                                            .mem_class = DUNLIN_MEM_GRADIENT});
+        gradient = dunlin__emit_named_tensor(
+            emit, emit->net->values[output].name, "/grad",
+            &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                  .is_batched = true,
+                                  .n_elements = graph->n_rows * graph->n_classes,
+                                  .mem_class = DUNLIN_MEM_GRADIENT});
     }
     const dunlin_mem_access accesses[] = {
         {.tensor = graph->logits, .mode = DUNLIN_MEM_READ, .parts = both},
@@ -161,6 +220,8 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
         {.tensor = gradient, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
     };
     const loss_params params = {.n_classes = graph->n_classes,
+                                .n_rows = graph->n_rows,
+                                .is_image = graph->is_image,
                                 .loss = emit->options->loss,
                                 .smoothing = emit->options->label_smoothing,
                                 .end = emit->end};
@@ -170,7 +231,8 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
                                              .params_bytes = sizeof params,
                                              .accesses = accesses,
                                              .n_accesses = has_grad ? 4 : 3,
-                                             .flops_per_sample = 40.0 * graph->n_classes});
+                                             .flops_per_sample =
+                                                 40.0 * (double)graph->n_rows * graph->n_classes});
     return gradient;
 }
 

@@ -21,10 +21,12 @@ typedef struct input_params {
     int64_t n_elements; /* of one example */
     int64_t pixels;
     int32_t channels;  /* of the normalisation: 1 if the input is no image */
-    int32_t n_classes; /* or targets of an example */
+    int32_t n_classes; /* or targets of a row */
+    int64_t n_rows;    /* of the output: labels of an example */
+    bool is_image;     /* targets come channels first, and lie as the output does */
     dunlin_loss loss;
     uint64_t norm_bytes;  /* mean and 1 / std at the workspace's start */
-    uint64_t block_bytes; /* the raw examples after them */
+    uint64_t block_bytes; /* the raw examples after them, then an example's targets */
 } input_params;
 
 static uint64_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
@@ -34,7 +36,9 @@ static uint64_t input_workspace(const dunlin_kernels *kernels, const void *param
     (void)n_threads;
     const input_params *input = params;
     *out_sample_bytes = 0;
-    return input->norm_bytes + input->block_bytes;
+    const uint64_t target_bytes =
+        (uint64_t)input->n_rows * (uint64_t)input->n_classes * sizeof(float);
+    return input->norm_bytes + input->block_bytes + (input->is_image ? target_bytes : 0);
 }
 
 static void fill_normalisation(const dunlin_source *source, int32_t channels, float *mean,
@@ -53,16 +57,17 @@ static bool has_weight(const dunlin_step_run *run, int64_t index)
 }
 
 /* Labels that do not count are taken away. */
-static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *indices, int64_t n,
-                                  int32_t *labels, int32_t n_classes)
+static dunlin_status check_labels(const dunlin_step_run *run, const input_params *params,
+                                  const int64_t *indices, int64_t n, int32_t *labels)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (dunlin__run_is_ignored(run, labels[i]) || !has_weight(run, indices[i])) {
-            labels[i] = DUNLIN_NO_LABEL;
-        } else if (labels[i] < 0 || labels[i] >= n_classes) {
-            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
-                                "label %d of example %lld is not one of the model's %d classes",
-                                (int)labels[i], (long long)indices[i], (int)n_classes);
+        const bool counts = has_weight(run, indices[i]);
+        for (int64_t row = i * params->n_rows; row < (i + 1) * params->n_rows; row++) {
+            if (!counts || dunlin__run_is_ignored(run, labels[row])) {
+                labels[row] = DUNLIN_NO_LABEL;
+                continue;
+            }
+            DUNLIN_TRY(dunlin__run_check_label(run, labels[row], indices[i], params->n_classes));
         }
     }
     return DUNLIN_OK;
@@ -71,24 +76,37 @@ static dunlin_status check_labels(const dunlin_step_run *run, const int64_t *ind
 static dunlin_status check_targets(const dunlin_step_run *run, const input_params *params,
                                    const int64_t *indices, int64_t n, float *targets)
 {
+    const int64_t n_targets = params->n_rows * params->n_classes;
     for (int64_t i = 0; i < n; i++) {
         if (!has_weight(run, indices[i])) {
-            memset(targets + i * params->n_classes, 0, (size_t)params->n_classes * sizeof(float));
+            memset(targets + i * n_targets, 0, (size_t)n_targets * sizeof(float));
         }
     }
-    for (int64_t i = 0; i < n * params->n_classes; i++) {
+    for (int64_t i = 0; i < n * n_targets; i++) {
         const bool is_in_range = params->loss != DUNLIN_LOSS_MSE
                                      ? targets[i] >= 0.0F && targets[i] <= 1.0F
                                      : isfinite(targets[i]);
         if (!is_in_range) {
             return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
                                 "target %lld of example %lld is %g; it must be %s",
-                                (long long)(i % params->n_classes),
-                                (long long)indices[i / params->n_classes], (double)targets[i],
+                                (long long)(i % n_targets), (long long)indices[i / n_targets],
+                                (double)targets[i],
                                 params->loss != DUNLIN_LOSS_MSE ? "in [0, 1]" : "finite");
         }
     }
     return DUNLIN_OK;
+}
+
+/* Targets as the model has its output become targets as it lies: channels of a pixel together. */
+static void turn_targets(const dunlin_step_run *run, const input_params *params, int64_t n,
+                         float *targets, float *scratch)
+{
+    const int64_t n_targets = params->n_rows * params->n_classes;
+    for (int64_t i = 0; i < n; i++) {
+        float *own = targets + i * n_targets;
+        run->kernels->transpose(1, params->n_classes, params->n_rows, own, scratch, run->threads);
+        memcpy(own, scratch, (size_t)n_targets * sizeof *own);
+    }
 }
 
 /* Whole numbers as they were read, in place, into floats. */
@@ -106,7 +124,7 @@ static void widen_integers(unsigned char *raw, int64_t n)
 static void *answers_at(const input_params *params, void *answers, int64_t i)
 {
     const int64_t width = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? 1 : params->n_classes;
-    return (int32_t *)answers + i * width;
+    return (int32_t *)answers + i * params->n_rows * width;
 }
 
 /* Labels, where shares of classes are asked for: 1 for the class. They were read where the shares
@@ -115,8 +133,8 @@ static dunlin_status spread_labels(const dunlin_step_run *run, const input_param
                                    const int64_t *indices, int64_t n, float *answers)
 {
     const int64_t width = params->n_classes;
-    DUNLIN_TRY(check_labels(run, indices, n, (int32_t *)(void *)answers, params->n_classes));
-    for (int64_t i = n - 1; i >= 0; i--) {
+    DUNLIN_TRY(check_labels(run, params, indices, n, (int32_t *)(void *)answers));
+    for (int64_t i = n * params->n_rows - 1; i >= 0; i--) {
         int32_t label = 0;
         memcpy(&label, answers + i, sizeof label);
         memset(answers + i * width, 0, (size_t)width * sizeof *answers);
@@ -127,7 +145,8 @@ static dunlin_status spread_labels(const dunlin_step_run *run, const input_param
     return DUNLIN_OK;
 }
 
-/* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets. */
+/* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets; behind
+ * the raw block is room for an example's targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
                                 int64_t first, int64_t n, void *raw, void *answers)
 {
@@ -151,8 +170,15 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
     if (!has_targets && params->loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
         return spread_labels(run, params, indices, n, answers);
     }
-    return has_targets ? check_targets(run, params, indices, n, answers)
-                       : check_labels(run, indices, n, answers, params->n_classes);
+    if (!has_targets) {
+        return check_labels(run, params, indices, n, answers);
+    }
+    DUNLIN_TRY(check_targets(run, params, indices, n, answers));
+    if (params->is_image) {
+        turn_targets(run, params, n, answers,
+                     (float *)(void *)((unsigned char *)raw + params->block_bytes));
+    }
+    return DUNLIN_OK;
 }
 
 /* Examples [first, first + n) of the batch as the source gave them, if it gave floats. */
@@ -272,7 +298,11 @@ void dunlin__emit_input(dunlin_emit *emit)
     const uint32_t value = emit->net->input;
     const dunlin_net_value *net_value = &emit->net->values[value];
     const bool has_labels = emit->options->loss == DUNLIN_LOSS_CROSS_ENTROPY;
-    input_params params = {.n_classes = emit->graph->n_classes, .loss = emit->options->loss};
+    const int64_t n_rows = emit->graph->n_rows;
+    input_params params = {.n_classes = emit->graph->n_classes,
+                           .n_rows = n_rows,
+                           .is_image = emit->graph->is_image && !has_labels,
+                           .loss = emit->options->loss};
     emit->node_name = "input";
     if (!size_input(net_value, &params)) {
         (void)dunlin__emit_fail(emit, DUNLIN_OVERFLOW, "an example is empty or too large");
@@ -288,7 +318,7 @@ void dunlin__emit_input(dunlin_emit *emit)
         emit, has_labels ? "labels" : "targets", "",
         &(dunlin_step_tensor){.dtype = has_labels ? DUNLIN_I32 : DUNLIN_F32,
                               .is_batched = true,
-                              .n_elements = has_labels ? 1 : params.n_classes,
+                              .n_elements = has_labels ? n_rows : n_rows * params.n_classes,
                               .mem_class = DUNLIN_MEM_INPUT});
     const dunlin_mem_access accesses[] = {
         {.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},

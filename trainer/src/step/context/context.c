@@ -11,6 +11,7 @@
 #include <mem/support.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 dunlin_status dunlin__select_kernels(const char *asked, const dunlin_kernels **out_kernels,
                                      dunlin_error *error)
@@ -28,6 +29,21 @@ dunlin_status dunlin__select_kernels(const char *asked, const dunlin_kernels **o
 const dunlin_int_kernels *dunlin__select_integers(const char *asked)
 {
     return dunlin__int_kernels_select(asked != NULL ? asked : getenv("DUNLIN_ISA"));
+}
+
+static bool copy_class_weights(dunlin_trainer *trainer, const dunlin_trainer_options *options)
+{
+    if (options->class_weights == NULL) {
+        return true;
+    }
+    const size_t n = (size_t)options->n_class_weights;
+    trainer->class_weights =
+        dunlin__alloc_array(&trainer->counter.hooks, n, sizeof *trainer->class_weights);
+    if (trainer->class_weights != NULL) {
+        memcpy(trainer->class_weights, options->class_weights, n * sizeof(float));
+    }
+    trainer->options.class_weights = trainer->class_weights;
+    return trainer->class_weights != NULL;
 }
 
 dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
@@ -65,6 +81,10 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);
     atomic_init(&trainer->is_stopping, false);
     atomic_init(&trainer->owner, 0);
+    if (!copy_class_weights(trainer, &taken)) {
+        dunlin__trainer_free(trainer);
+        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for weights of classes");
+    }
     *out_trainer = trainer;
     return DUNLIN_OK;
 }
@@ -111,6 +131,8 @@ void dunlin__trainer_free(dunlin_trainer *trainer)
     }
     dunlin__threads_close(&trainer->workers);
     dunlin__properties_free(trainer, &trainer->properties);
+    dunlin__free_array(&trainer->counter.hooks, trainer->class_weights,
+                       (size_t)trainer->options.n_class_weights, sizeof *trainer->class_weights);
     dunlin__ladder_free(trainer);
     dunlin__trainer_unprepare(trainer);
     const dunlin_alloc base = trainer->base;

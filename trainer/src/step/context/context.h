@@ -45,7 +45,8 @@ struct dunlin_trainer {
     dunlin_alloc_counter counter;   /* over `base`: this struct and all tables; not the arena */
     dunlin_trainer_options options; /* its schedule is the next member */
     dunlin_schedule schedule;
-    dunlin_net net; /* a copy */
+    float *class_weights; /* a copy; NULL: 1 each */
+    dunlin_net net;       /* a copy */
     const dunlin_kernels *kernels;
     const dunlin_int_kernels *integers; /* of the same set */
     const dunlin_precision *precision;  /* NULL: float32 */

@@ -69,6 +69,7 @@ static const char *set_in_vain(const dunlin_trainer_options *options)
         {"clip_value", options->clip_value != 0.0F},
         {"clip_norm", options->clip_norm != 0.0F},
         {"label_smoothing", options->label_smoothing != 0.0F},
+        {"class_weights", options->class_weights != NULL},
         {"groups", options->n_groups != 0},
         {"no_norm_decay", options->no_norm_decay},
         {"gradient_fn", options->gradient_fn != NULL},

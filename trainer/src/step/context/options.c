@@ -112,6 +112,27 @@ static dunlin_status check_optimizer(const dunlin_trainer_options *options, dunl
     return dunlin__schedule_check(&schedule, error);
 }
 
+static dunlin_status check_class_weights(const dunlin_trainer_options *options, dunlin_error *error)
+{
+    const float *weights = options->class_weights;
+    const dunlin_loss loss = options->loss;
+    if (options->n_class_weights < 0 || (options->n_class_weights > 0) != (weights != NULL)) {
+        return fail_option(error, "n_class_weights", (double)options->n_class_weights,
+                           "0 without class_weights, else above 0");
+    }
+    if (weights != NULL && loss != DUNLIN_LOSS_CROSS_ENTROPY && loss != DUNLIN_LOSS_BCE) {
+        return fail_option(error, "n_class_weights", (double)options->n_class_weights,
+                           "0 but with cross-entropy with labels and BCE");
+    }
+    for (int32_t i = 0; i < options->n_class_weights; i++) {
+        if (!isfinite(weights[i]) || weights[i] < 0.0F) {
+            return fail_option(error, "class_weights", (double)weights[i],
+                               "finite and not negative, each of them");
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_error *error)
 {
     if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY ||
@@ -129,6 +150,7 @@ static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_er
     if (options->has_ignore_label && options->loss != DUNLIN_LOSS_CROSS_ENTROPY) {
         return fail_option(error, "has_ignore_label", 1.0, "0 but with cross-entropy");
     }
+    DUNLIN_TRY(check_class_weights(options, error));
     if (!isfinite(options->clip_value) || options->clip_value < 0.0F) {
         return fail_option(error, "clip_value", (double)options->clip_value,
                            "finite and not negative");

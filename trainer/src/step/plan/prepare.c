@@ -49,6 +49,7 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .updates_last = options->least_budget_bytes > 0,
         .loss = options->loss,
         .label_smoothing = options->label_smoothing,
+        .n_class_weights = options->n_class_weights,
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
         .storage = options->storage,

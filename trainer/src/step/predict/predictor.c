@@ -287,10 +287,9 @@ static dunlin_status predict(dunlin_predictor *predictor, const dunlin_source *s
             .threads = predictor->threads,
             .source = source,
             .first_index = first + done,
-            .logits = out_outputs + done * predictor->program.step->n_classes,
+            .logits = out_outputs +
+                      done * predictor->program.step->n_rows * predictor->program.step->n_classes,
             .n_batch = n_now,
-            .weight_sum = (double)n_now,
-            .n_counted = n_now,
             .trace = &trace,
             .error = error != NULL ? error : &local,
         };
