@@ -75,6 +75,58 @@ class Bert(nn.Module):
         return self.classifier(torch.tanh(self.pool(x[:, 0])))
 
 
+class Double(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.double_conv = nn.Sequential(
+            nn.Conv2d(n_in, n_out, 3, padding=1, bias=False), nn.BatchNorm2d(n_out), nn.ReLU(),
+            nn.Conv2d(n_out, n_out, 3, padding=1, bias=False), nn.BatchNorm2d(n_out), nn.ReLU())
+
+    def forward(self, x):
+        return self.double_conv(x)
+
+
+class Down(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.maxpool_conv = nn.Sequential(nn.MaxPool2d(2), Double(n_in, n_out))
+
+    def forward(self, x):
+        return self.maxpool_conv(x)
+
+
+class Up(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.up, self.conv = nn.ConvTranspose2d(n_in, n_out, 2, 2), Double(n_in, n_out)
+
+    def forward(self, x, beside):
+        return self.conv(torch.cat([beside, self.up(x)], 1))
+
+
+class UNet(nn.Module):
+    """Named as in github.com/milesial/Pytorch-UNet."""
+
+    def __init__(self, num_classes=2, width=64, levels=4):
+        super().__init__()
+        self.levels, self.inc = levels, Double(3, width)
+        for i in range(levels):
+            setattr(self, "down%d" % (i + 1), Down(width << i, width << i + 1))
+        for i in range(levels):
+            setattr(self, "up%d" % (i + 1), Up(width << levels - i, width << levels - i - 1))
+        self.outc = nn.Sequential()
+        self.outc.conv = nn.Conv2d(width, num_classes, 1)
+
+    def forward(self, x):
+        ways = [self.inc(x)]
+        for i in range(self.levels):
+            ways.append(getattr(self, "down%d" % (i + 1))(ways[-1]))
+        x = ways.pop()
+        for i in range(self.levels):
+            x = getattr(self, "up%d" % (i + 1))(x, ways.pop())
+        return self.outc(x)
+
+
 def without_heads(name):
     """Of the Inception family, without the auxiliary heads; first values do not matter here."""
     return lambda: getattr(tv, name)(aux_logits=False, init_weights=False)
@@ -89,7 +141,8 @@ NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
                 "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0",
                 "shufflenet_v2_x0_5", "shufflenet_v2_x1_0")},
             "har_fcn": sensors.HarFcn,
-            "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3")}
+            "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3"),
+            "unet": UNet, "unet_small": lambda: UNet(4, 16, 3)}
 
 
 def check_number(text):

@@ -49,7 +49,8 @@ static bool is_own(const data_choice *choice)
 
 bool data_has_own_shape(const data_choice *choice)
 {
-    return is_own(choice) || strcmp(choice->name, "random") == 0;
+    return is_own(choice) || strcmp(choice->name, "random") == 0 ||
+           strcmp(choice->name, "shapes") == 0;
 }
 
 const char *data_check_name(const data_choice *choice)
@@ -102,6 +103,7 @@ static const struct {
 } special[] = {
     {"cifar10", 3, 0, 0},          {"cifar10_jpeg", 3, 0, 0}, {"cifar100", 3, 0, 100},
     {"cifar100_coarse", 3, 0, 20}, {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
+    {"shapes", 3, 0, 4},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 
@@ -175,6 +177,9 @@ int32_t data_n_features(const data_choice *choice)
 
 const char *data_default_model(const data_choice *choice)
 {
+    if (strcmp(choice->name, "shapes") == 0) {
+        return "unet_small";
+    }
     return data_n_features(choice) > 0 || begins(choice->name, "csv:") ? "har_mlp" : "lenet5";
 }
 

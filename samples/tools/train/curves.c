@@ -20,6 +20,12 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
     if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
         printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
     }
+    dunlin_class_scores means = DUNLIN_CLASS_SCORES_INIT;
+    const train_confusion *confusion = &result->confusion;
+    if (eval == &result->eval && result->n_labels > 1 && confusion->n_classes > 0 &&
+        dunlin_confusion_means(confusion->counts, confusion->n_classes, &means) == DUNLIN_OK) {
+        printf("mean IoU %.4f, ", means.iou);
+    }
     printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
 }
 
@@ -33,6 +39,26 @@ dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *sourc
             : dunlin_trainer_evaluate(trainer, source, 0, source->n_examples, out_metrics);
     train_pace_evaluation(pace, false);
     *out_has = source != NULL && status == DUNLIN_OK;
+    return status;
+}
+
+dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
+                         const dunlin_source *source, train_pace *pace, train_result *result)
+{
+    train_confusion *confusion = &result->confusion;
+    confusion->n_classes = 0;
+    const bool is_counted = source != NULL && flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY &&
+                            flags->precision == NULL && result->n_outputs <= TRAIN_MAX_CONFUSED;
+    if (!is_counted) {
+        return train_evaluate(trainer, source, pace, &result->eval, &result->has_eval);
+    }
+    const int32_t n_classes = (int32_t)result->n_outputs;
+    train_pace_evaluation(pace, true);
+    const dunlin_status status = dunlin_trainer_confusion(
+        trainer, source, 0, source->n_examples, n_classes, confusion->counts, &result->eval);
+    train_pace_evaluation(pace, false);
+    confusion->n_classes = status == DUNLIN_OK ? n_classes : 0;
+    result->has_eval = status == DUNLIN_OK;
     return status;
 }
 
@@ -52,7 +78,7 @@ dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *traine
                                 &result->has_validation);
     }
     if (is_time && status == DUNLIN_OK) {
-        status = train_evaluate(trainer, to->test, pace, &result->eval, &result->has_eval);
+        status = train_test(flags, trainer, to->test, pace, result);
     }
     row.validation = result->has_validation ? &result->validation : NULL;
     row.test = result->has_eval ? &result->eval : NULL;

@@ -133,15 +133,22 @@ static psa_status_t hash_made(const dunlin_dataset *dataset, psa_hash_operation_
         return PSA_ERROR_INVALID_ARGUMENT;
     }
     const size_t bytes = (size_t)n_elements * dunlin_dtype_bytes(source.dtype);
+    const int64_t n_labels = dunlin_dataset_n_labels(dataset);
     unsigned char *example = malloc(bytes);
-    psa_status_t status = example == NULL ? PSA_ERROR_INSUFFICIENT_MEMORY : PSA_SUCCESS;
+    int32_t *labels = malloc((size_t)n_labels * sizeof *labels);
+    psa_status_t status =
+        example == NULL || labels == NULL ? PSA_ERROR_INSUFFICIENT_MEMORY : PSA_SUCCESS;
     for (int64_t i = 0; i < source.n_examples && status == PSA_SUCCESS; i++) {
-        int32_t label = 0;
-        status = source.read_fn(source.ctx, &i, 1, example, &label) == DUNLIN_OK
+        status = source.read_fn(source.ctx, &i, 1, example, labels) == DUNLIN_OK
                      ? psa_hash_update(operation, example, bytes)
                      : PSA_ERROR_DATA_INVALID;
+        if (status == PSA_SUCCESS && n_labels > 1) {
+            status = psa_hash_update(operation, (const uint8_t *)labels,
+                                     (size_t)n_labels * sizeof *labels);
+        }
         progress_update(line, i + 1, source.n_examples, NULL);
     }
+    free(labels);
     free(example);
     return status;
 }

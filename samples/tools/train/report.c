@@ -151,6 +151,40 @@ static void put_pipeline(json_t *root, const train_result *result)
     object_real(root, "pipeline_waited_share", train_waited_share(result));
 }
 
+/* Means over classes, of each class, and the counts themselves: rows of a label. */
+static void put_classes(json_t *root, const train_confusion *confusion)
+{
+    const int32_t n = confusion->n_classes;
+    dunlin_class_scores means = DUNLIN_CLASS_SCORES_INIT;
+    if (n == 0 || dunlin_confusion_means(confusion->counts, n, &means) != DUNLIN_OK) {
+        return;
+    }
+    object_real(root, "test_mean_iou", means.iou);
+    object_real(root, "test_mean_recall", means.recall);
+    object_real(root, "test_mean_f1", means.f1);
+    json_t *all = json_array();
+    json_t *counts = json_array();
+    for (int32_t c = 0; c < n; c++) {
+        dunlin_class_scores scores = DUNLIN_CLASS_SCORES_INIT;
+        json_t *one = json_object();
+        json_t *row = json_array();
+        if (dunlin_confusion_class(confusion->counts, n, c, &scores) == DUNLIN_OK) {
+            object_number(one, "n", scores.n);
+        }
+        object_real(one, "precision", scores.precision);
+        object_real(one, "recall", scores.recall);
+        object_real(one, "f1", scores.f1);
+        object_real(one, "iou", scores.iou);
+        (void)json_array_append_new(all, one);
+        for (int32_t k = 0; k < n; k++) {
+            (void)json_array_append_new(row, json_integer(confusion->counts[c * n + k]));
+        }
+        (void)json_array_append_new(counts, row);
+    }
+    (void)json_object_set_new(root, "test_classes", all);
+    (void)json_object_set_new(root, "test_confusion", counts);
+}
+
 static void set_run(json_t *root, const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
@@ -198,6 +232,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
         object_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
         object_real(root, "test_loss", result->eval.loss);
         object_number(root, "test_examples", result->eval.n_examples);
+        put_classes(root, &result->confusion);
     }
     if (result->has_validation) {
         object_real(root, "val_accuracy", result->validation.accuracy);

@@ -236,8 +236,7 @@ static int work(const train_flags *flags, dunlin_trainer *trainer, const train_f
                                 &result->has_validation);
     }
     if (status == DUNLIN_OK && has_test && !result->is_stopped && !result->has_eval) {
-        status =
-            train_evaluate(trainer, &test_source, &seen->pace, &result->eval, &result->has_eval);
+        status = train_test(flags, trainer, &test_source, &seen->pace, result);
     }
     progress_end(&seen->pace.line);
     status = status == DUNLIN_OK ? finish(flags, trainer, &cursor, seen) : status;

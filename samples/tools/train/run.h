@@ -72,6 +72,9 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
 /* On all examples of a source; of none (NULL) nothing is reported. */
 dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source, train_pace *pace,
                              dunlin_metrics *out_metrics, bool *out_has);
+/* The same on the test split, into the result: class by class too where it may be. */
+dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
+                         const dunlin_source *source, train_pace *pace, train_result *result);
 
 /* Evaluates if it is time after this step, and writes the step's row. */
 dunlin_status train_note_curves(const train_flags *flags, dunlin_trainer *trainer, train_curves *to,

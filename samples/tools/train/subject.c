@@ -3,6 +3,7 @@
  */
 #include "train.h"
 
+#include <dunlin/pixels.h>
 #include <dunlin/tools.h>
 
 #include <inttypes.h>
@@ -24,7 +25,7 @@ static bool is_file(const char *model)
 
 #define MAX_LISTED 20 /* issues on a screen */
 
-/* "Resize: the operator is not supported (12 nodes, first 'up1')" */
+/* "RoiAlign: the operator is not supported (12 nodes, first 'up1')" */
 static void print_issue(void *ctx, const dunlin_model_issue *issue)
 {
     int *n_listed = ctx;
@@ -171,6 +172,16 @@ int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_
     progress_end(&line);
     if (opened != DUNLIN_OK) {
         return train_fail(&error);
+    }
+    if (dunlin_dataset_n_labels(*out_dataset) != dunlin_model_n_labels(model)) {
+        const int status = program_refuse(
+            &train_program, DUNLIN_MISMATCH,
+            "%s has %" PRId64 " labels an example, the model %" PRId64 " rows of outputs",
+            dunlin_dataset_title(*out_dataset), dunlin_dataset_n_labels(*out_dataset),
+            dunlin_model_n_labels(model));
+        dunlin_dataset_close(*out_dataset);
+        *out_dataset = NULL;
+        return status;
     }
     if (dunlin_dataset_n_classes(*out_dataset) > dunlin_model_n_outputs(model)) {
         int status =

@@ -12,6 +12,7 @@
 #include <dunlin/batch.h>
 #include <dunlin/costs.h>
 #include <dunlin/pipeline.h>
+#include <dunlin/pixels.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <pthread.h>
@@ -91,6 +92,13 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model);
 /* One split in the shape the model takes. */
 int train_open_data(const train_flags *flags, const dunlin_model *model, dunlin_split split,
                     dunlin_dataset **out_dataset);
+
+/* How often labels were taken for which class, in one evaluation. */
+#define TRAIN_MAX_CONFUSED 64
+typedef struct train_confusion {
+    int32_t n_classes; /* 0: it was not counted */
+    int64_t counts[TRAIN_MAX_CONFUSED * TRAIN_MAX_CONFUSED];
+} train_confusion;
 
 typedef struct train_result train_result;
 
@@ -214,6 +222,7 @@ struct train_result {
     char data_sha256[65];      /* of the training split as it is stored; "": not asked for */
     int64_t n_params;
     int64_t n_outputs;
+    int64_t n_labels; /* of an example */
     int64_t image;
     bool has_run;
     int64_t n_steps; /* of this run */
@@ -224,6 +233,7 @@ struct train_result {
     bool has_eval;
     bool is_log_lost; /* reported; all else was written, and the program fails at its end */
     dunlin_metrics eval;
+    train_confusion confusion; /* of the same evaluation */
     bool has_validation;
     dunlin_metrics validation;
     bool has_max_batch;

@@ -57,7 +57,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 28, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 30, "%d networks", n_networks);
     fclose(in);
 }
 
@@ -101,6 +101,8 @@ Test(zoo, sizes_of_images)
     expect_heights("shufflenet_v2_x0_5",
                    (int64_t[]){224, 112, 56, 28, 56, 28, 14, 28, 14, 7, 14, 7, 1}, 13);
     expect_heights("ds_cnn", (int64_t[]){49, 25, 1}, 3);
+    expect_heights("unet", (int64_t[]){256, 128, 64, 32, 16, 32, 64, 128, 256}, 9);
+    expect_heights("unet_small", (int64_t[]){32, 16, 8, 4, 8, 16, 32}, 7);
     expect_heights("squeezenet1_1", (int64_t[]){224, 111, 55, 27, 13, 1}, 6);
 }
 

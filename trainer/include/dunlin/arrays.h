@@ -57,6 +57,11 @@ typedef struct dunlin_arrays {
     const float *mean;
     const float *std;
     const float *weights; /* of each example in the loss, finite and 0 or more; NULL: 1 */
+    /* In place of `labels` n x n_labels of them, of type U8, I8, I32 or I64: of a model with an
+     * output per pixel one for each, row by row (dunlin/pixels.h). NULL: there are none. */
+    const void *label_rows;
+    dunlin_dtype label_dtype;
+    int64_t n_labels;
 } dunlin_arrays;
 
 #define DUNLIN_ARRAYS_INIT DUNLIN_SIZED_INIT(dunlin_arrays)
@@ -71,7 +76,11 @@ typedef struct dunlin_arrays_view {
     int64_t n;
     int64_t n_targets;
     size_t example_bytes;
-    uint64_t reserved[9];
+    const void *label_rows;
+    int64_t n_labels;
+    dunlin_dtype label_dtype;
+    uint32_t reserved_32;
+    uint64_t reserved[6];
 } dunlin_arrays_view;
 
 /** dunlin_source_from_arrays() into a struct of so many bytes. @return as that. */

@@ -14,6 +14,9 @@
  *                    is asked for (options.shape; (1, 28, 28) otherwise), with labels drawn alike:
  *                    nothing can be learnt, any model can be stepped. max_examples of them: 1024
  *                    for training, 256 for testing otherwise
+ *   "shapes"         none: images of discs, squares and triangles on noisy grounds, drawn when they
+ *                    are read, with a label for each pixel (0 the ground, 1 to 3): (3, 32, 32), or
+ *                    options.shape. As many as of "random"
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
@@ -189,6 +192,8 @@ DUNLIN_API dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset);
 DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
 /** @return labels are below it. */
 DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
+/** @return the labels of an example: one for each pixel of "shapes", else 1. */
+DUNLIN_API int64_t dunlin_dataset_n_labels(const dunlin_dataset *dataset);
 /** @return bytes held until it is closed. */
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);
 /** @return those of them that a folder's index takes, the labels included; 0 of other sets. */

@@ -19,6 +19,8 @@
  */
 typedef struct dunlin_data_maker {
     dunlin_status (*make_fn)(const dunlin_dataset *set, int64_t index, void *out, char *out_text);
+    /* The labels of an example, n_labels of them; NULL: it has one, which is held. */
+    void (*labels_fn)(const dunlin_dataset *set, int64_t index, int32_t *out_labels);
     void (*free_fn)(dunlin_dataset *set);            /* gives maker_ctx back; NULL: nothing */
     uint64_t (*bytes_fn)(const dunlin_dataset *set); /* held by maker_ctx; NULL: none */
     /* Of make_fn, on this thread; NULL: it never fails. */
@@ -56,6 +58,7 @@ struct dunlin_dataset {
     char own_title[DUNLIN_DATA_TITLE_BYTES];
     char own_note[DUNLIN_DATA_NOTE_BYTES]; /* see dunlin_dataset_note() */
     uint64_t index_bytes;                  /* of a folder, the labels too; 0: there is no index */
+    int64_t n_labels;                      /* of an example; 0: one */
     bool takes_shape; /* images of bytes are delivered in the shape that was asked for */
 };
 
@@ -104,6 +107,8 @@ dunlin_status dunlin__data_load_spsw(dunlin_dataset *set, const dunlin_data_requ
                                      dunlin_error *error);
 
 dunlin_status dunlin__data_load_random(dunlin_dataset *set, const dunlin_data_request *request,
+                                       dunlin_error *error);
+dunlin_status dunlin__data_load_shapes(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);

@@ -18,6 +18,12 @@ dunlin_status dunlin__pipeline_check_source(const dunlin_source *source, const d
             "a pipeline takes examples of u8 or f32, not type %d%s", (int)source->dtype,
             source->dtype == DUNLIN_I32 ? ": tokens are neither mixed nor changed" : "");
     }
+    if (source->n_labels > 1) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "a pipeline takes examples of one label, not of %" PRId64
+                            ": what is done to an image is not done to labels of its pixels",
+                            source->n_labels);
+    }
     if (source->step_fn != NULL || source->hint_fn != NULL) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
                             "a pipeline's source cannot be a pipeline itself");

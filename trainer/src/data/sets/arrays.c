@@ -29,6 +29,34 @@ static dunlin_status read_x(const dunlin_arrays_view *view, const int64_t *indic
     return DUNLIN_OK;
 }
 
+/* A label of any type of whole numbers; one that 32 bits do not hold is none of any model. */
+static int32_t label_at(const void *rows, dunlin_dtype dtype, int64_t i)
+{
+    if (dtype == DUNLIN_U8) {
+        return ((const uint8_t *)rows)[i];
+    }
+    if (dtype == DUNLIN_I8) {
+        return ((const int8_t *)rows)[i];
+    }
+    if (dtype == DUNLIN_I32) {
+        return ((const int32_t *)rows)[i];
+    }
+    const int64_t wide = ((const int64_t *)rows)[i];
+    return wide >= INT32_MIN && wide <= INT32_MAX ? (int32_t)wide : NO_LABEL;
+}
+
+static dunlin_status read_rows(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                               int32_t *out_y)
+{
+    const dunlin_arrays_view *view = ctx;
+    DUNLIN_TRY(read_x(view, indices, n, out_x));
+    for (int64_t i = 0; i < n * view->n_labels; i++) {
+        const int64_t at = indices[i / view->n_labels] * view->n_labels + i % view->n_labels;
+        out_y[i] = label_at(view->label_rows, view->label_dtype, at);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status read_labels(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                  int32_t *out_y)
 {
@@ -149,6 +177,34 @@ static bool does_count(const dunlin_arrays *arrays, int64_t index)
     return arrays->weights == NULL || arrays->weights[index] > 0.0F;
 }
 
+static dunlin_status check_rows(const dunlin_arrays *arrays, dunlin_error *error)
+{
+    uint64_t all = 0;
+    if (arrays->label_rows == NULL) {
+        return DUNLIN_OK;
+    }
+    if (arrays->labels != NULL || arrays->targets != NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "arrays: label_rows beside %s; a source has one of them",
+                            arrays->labels != NULL ? "labels" : "targets");
+    }
+    if (arrays->label_dtype != DUNLIN_U8 && arrays->label_dtype != DUNLIN_I8 &&
+        arrays->label_dtype != DUNLIN_I32 && arrays->label_dtype != DUNLIN_I64) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "arrays: dtype %d of labels: expected u8 (%d), i8 (%d), i32 (%d) or "
+                            "i64 (%d)",
+                            (int)arrays->label_dtype, (int)DUNLIN_U8, (int)DUNLIN_I8,
+                            (int)DUNLIN_I32, (int)DUNLIN_I64);
+    }
+    if (arrays->n_labels < 1 || arrays->n_labels > INT32_MAX ||
+        !dunlin__mul_u64((uint64_t)arrays->n, (uint64_t)arrays->n_labels * sizeof(int64_t), &all)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "arrays: %" PRId64 " labels of each of %" PRId64 " examples: 1 to %d",
+                            arrays->n_labels, arrays->n, INT32_MAX);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_answers(const dunlin_arrays *arrays, dunlin_error *error)
 {
     if (arrays->labels != NULL && arrays->targets != NULL) {
@@ -202,17 +258,23 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
     DUNLIN_TRY(check_normalisation(&taken, out_error));
     DUNLIN_TRY(check_weights(&taken, out_error));
     DUNLIN_TRY(check_answers(&taken, out_error));
+    DUNLIN_TRY(check_rows(&taken, out_error));
     *view = (dunlin_arrays_view){.x = taken.x,
                                  .labels = taken.labels,
                                  .targets = taken.targets,
                                  .weights = taken.weights,
                                  .n = taken.n,
                                  .n_targets = taken.n_targets,
-                                 .example_bytes = example_bytes};
+                                 .example_bytes = example_bytes,
+                                 .label_rows = taken.label_rows,
+                                 .n_labels = taken.n_labels,
+                                 .label_dtype = taken.label_dtype};
+    const bool has_rows = taken.label_rows != NULL;
     const bool has_targets = taken.targets != NULL;
     const dunlin_source source = {.struct_size = sizeof source,
                                   .ctx = view,
-                                  .read_fn = read_labels,
+                                  .read_fn = has_rows ? read_rows : read_labels,
+                                  .n_labels = has_rows ? taken.n_labels : 1,
                                   .n_examples = taken.n,
                                   .dtype = taken.dtype,
                                   .scale = taken.scale,

@@ -32,6 +32,7 @@ static const struct {
     {"wisdm", "wisdm", dunlin__data_load_wisdm},
     {"spsw_har", "spsw-har", dunlin__data_load_spsw},
     {"random", NULL, dunlin__data_load_random},
+    {"shapes", NULL, dunlin__data_load_shapes},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
@@ -289,6 +290,11 @@ dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset)
 int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset)
 {
     return dataset->n;
+}
+
+int64_t dunlin_dataset_n_labels(const dunlin_dataset *dataset)
+{
+    return dataset->n_labels > 1 ? dataset->n_labels : 1;
 }
 
 int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset)

@@ -57,6 +57,18 @@ static size_t delivered_bytes(const dunlin_dataset *set)
     return (size_t)set->channels * (size_t)set->height * (size_t)set->width;
 }
 
+static void give_labels(const dunlin_dataset *set, int64_t example_index, int64_t at,
+                        int32_t *out_y)
+{
+    const bool has_several = set->maker != NULL && set->maker->labels_fn != NULL;
+    if (!has_several) {
+        out_y[at] = set->labels[example_index];
+        return;
+    }
+    const int64_t made = set->chosen != NULL ? set->chosen[example_index] : example_index;
+    set->maker->labels_fn(set, made, out_y + at * set->n_labels);
+}
+
 static dunlin_status read_whole(void *ctx, const int64_t *indices, int64_t n, void *out_x,
                                 int32_t *out_y)
 {
@@ -67,7 +79,7 @@ static dunlin_status read_whole(void *ctx, const int64_t *indices, int64_t n, vo
             return DUNLIN_ARGUMENT;
         }
         DUNLIN_TRY(deliver(set, indices[i], (uint8_t *)out_x + (size_t)i * bytes));
-        out_y[i] = set->labels[indices[i]];
+        give_labels(set, indices[i], i, out_y);
     }
     return DUNLIN_OK;
 }
@@ -84,7 +96,7 @@ static dunlin_status read_view(void *ctx, const int64_t *indices, int64_t n, voi
         }
         int64_t example_index = view->indices[indices[i]];
         DUNLIN_TRY(deliver(set, example_index, (uint8_t *)out_x + (size_t)i * bytes));
-        out_y[i] = set->labels[example_index];
+        give_labels(set, example_index, i, out_y);
     }
     return DUNLIN_OK;
 }
@@ -123,6 +135,7 @@ static dunlin_source source_of(const dunlin_dataset *dataset)
         .scale = 1.0F / 255.0F,
         .mean = dataset->mean,
         .std = dataset->std,
+        .n_labels = dunlin_dataset_n_labels(dataset),
     };
     source.error_fn = can_fail(dataset) ? whole_error : NULL;
     if (dataset->own_shape.n_dims > 0) {

@@ -59,6 +59,8 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1),
     IMAGES("googlenet", 224, 3, 1000, dunlin__zoo_googlenet),
     IMAGES("inception_v3", 299, 3, 1000, dunlin__zoo_inception_v3),
+    IMAGES("unet", 256, 3, 2, dunlin__zoo_unet),
+    IMAGES("unet_small", 32, 3, 4, dunlin__zoo_unet_small),
     {.name = "bert_small",
      .classes = 1000,
      .sequence = 128,

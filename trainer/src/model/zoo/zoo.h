@@ -6,7 +6,8 @@
 
 #include "model/builder/builder.h"
 
-/* Adds all layers after the input; returns the logits. `classes` is positive. */
+/* Adds all layers after the input; returns the logits, perhaps of each pixel. `classes` is
+ * positive. */
 typedef dunlin_value (*dunlin_zoo_build_fn)(dunlin_builder *builder, dunlin_value input,
                                             int32_t classes);
 
@@ -67,6 +68,9 @@ dunlin_value dunlin__zoo_vgg19_bn(dunlin_builder *builder, dunlin_value x, int32
 /* zoo_googlenet.c, zoo_inception.c */
 dunlin_value dunlin__zoo_googlenet(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_inception_v3(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_unet.c */
+dunlin_value dunlin__zoo_unet(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_unet_small(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_bert.c */
 dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
                                     const dunlin_zoo_options *options);
