@@ -420,7 +420,7 @@ def make_crowded():
     h, nodes = 'x', []
     for i in range(30):
         for k in range(12 if i == 0 else 1):
-            op, name = ('Resize', 'up%d' % (k + 1)) if i == 0 else ('Odd%d' % i, 'odd%d' % i)
+            op, name = ('RoiAlign', 'up%d' % (k + 1)) if i == 0 else ('Odd%d' % i, 'odd%d' % i)
             nodes.append(helper.make_node(op, [h], ['%s_out' % name], name=name))
             h = '%s_out' % name
     nodes.append(helper.make_node('Gemm', [h, 'w', 'b'], ['y'], name='fc', transB=1))

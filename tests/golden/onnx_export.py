@@ -95,7 +95,9 @@ def expect(model, inputs, labels, names, path, n_steps, lr, variants=VARIANTS, s
     n = labels.shape[0]
     x = np.concatenate([t.numpy().reshape(n, -1).astype(np.float32) for t in inputs], axis=1)
     with open(path, 'wb') as file:
-        file.write(struct.pack('<5if', n, x.shape[1], logits.size // n, n_steps, len(deltas), lr))
+        # Labels of an example less one, above the steps.
+        steps = n_steps | (labels[0].numel() - 1) << 16
+        file.write(struct.pack('<5if', n, x.shape[1], logits.size // n, steps, len(deltas), lr))
         file.write(x.tobytes())
         file.write(labels.numpy().astype('<i4').tobytes())
         file.write(np.array([*logits, *losses, logit_error, loss_error, *whole_error], dtype='<f8').tobytes())

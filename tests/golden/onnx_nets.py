@@ -19,6 +19,7 @@ import shutil
 
 import onnx
 import onnx_moves
+import onnx_pixels
 import onnx_pools
 import onnx_signals
 import torch
@@ -477,6 +478,7 @@ def make_small(folder):
     onnx_moves.make_moves(folder)
     onnx_signals.make_signals(folder)
     onnx_pools.make_pools(folder)
+    onnx_pixels.make_pixels(folder)
 
 
 def dampen(model):

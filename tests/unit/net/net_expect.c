@@ -29,6 +29,7 @@
 typedef struct expectation {
     FILE *file;
     int32_t n, n_in, n_out, n_steps, n_params;
+    int32_t n_labels; /* of an example */
     float lr;
     float *x;
     int32_t *labels;
@@ -68,18 +69,20 @@ static bool open_expectation(expectation *e, const char *path)
     e->n = head[0];
     e->n_in = head[1];
     e->n_out = head[2];
-    e->n_steps = head[3];
+    e->n_steps = head[3] & 0xFFFF;
+    e->n_labels = (head[3] >> 16) + 1;
     e->n_params = head[4];
     const size_t n = (size_t)e->n;
     e->x = calloc(n * (size_t)e->n_in, sizeof *e->x);
-    e->labels = calloc(n, sizeof *e->labels);
+    const size_t n_labels = n * (size_t)e->n_labels;
+    e->labels = calloc(n_labels, sizeof *e->labels);
     e->logits = calloc(n * (size_t)e->n_out, sizeof *e->logits);
     e->losses = calloc((size_t)e->n_steps, sizeof *e->losses);
     if (e->x == NULL || e->labels == NULL || e->logits == NULL || e->losses == NULL) {
         return complain(e, "out of memory");
     }
     return take(e, e->x, n * (size_t)e->n_in * sizeof *e->x) &&
-           take(e, e->labels, n * sizeof *e->labels) &&
+           take(e, e->labels, n_labels * sizeof *e->labels) &&
            take(e, e->logits, n * (size_t)e->n_out * sizeof *e->logits) &&
            take(e, e->losses, (size_t)e->n_steps * sizeof *e->losses) &&
            take(e, &e->error, sizeof e->error);
@@ -103,7 +106,8 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
     float *x = out_x;
     for (int64_t i = 0; i < n; i++) {
         memcpy(x + i * e->n_in, e->x + indices[i] * e->n_in, (size_t)e->n_in * sizeof *x);
-        out_y[i] = e->labels[indices[i]];
+        memcpy(out_y + i * e->n_labels, e->labels + indices[i] * e->n_labels,
+               (size_t)e->n_labels * sizeof *out_y);
     }
     return DUNLIN_OK;
 }
@@ -114,7 +118,8 @@ static dunlin_source source_of(expectation *e)
                            .ctx = e,
                            .read_fn = read_examples,
                            .n_examples = e->n,
-                           .dtype = DUNLIN_F32};
+                           .dtype = DUNLIN_F32,
+                           .n_labels = e->n_labels};
 }
 
 /* Dropout draws its own numbers, so both sides go without. It stays a layer: a ratio of nothing

@@ -97,6 +97,23 @@ Test(onnx_nets, pooling)
     check("extremes");
 }
 
+/* Transposed convolutions, images of another size, a loss for each pixel. */
+Test(onnx_nets, outputs_per_pixel)
+{
+    check("pixels_unet");
+    check("pixels_fcn");
+    check("pixels_fcn11");
+}
+
+/* Signals that become longer; what older opsets call Upsample, or Resize by other rules. */
+Test(onnx_nets, images_and_signals_become_larger)
+{
+    check("pixels_signals");
+    check("upsampled9");
+    check("upsampled10");
+    check("upsampled11");
+}
+
 Test(onnx_nets, forms_of_later_opsets)
 {
     check("forms18");

@@ -397,7 +397,7 @@ Test(onnx_check, issues_of_a_kind_are_counted)
     cr_assert(n == 31 && all.n == 31, "%d, %d", (int)n, all.n);
     cr_expect_str_eq(all.first[0], "/model: opset 8 is too old; 9 to 21 are read");
     cr_expect_not_null(strstr(all.way[0], "export again with opset 9 or later"), "%s", all.way[0]);
-    cr_expect_str_eq(all.first[1], "up1/Resize: the operator is not supported");
+    cr_expect_str_eq(all.first[1], "up1/RoiAlign: the operator is not supported");
     cr_expect(all.n_nodes[0] == 1 && all.n_nodes[1] == 12);
     cr_expect_str_eq(all.way[1], "");
 

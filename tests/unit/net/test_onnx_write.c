@@ -121,13 +121,14 @@ Test(onnx_write, every_ready_made_network_comes_back)
 Test(onnx_write, what_was_read_comes_back)
 {
     const char *files[] = {
-        "train13.onnx",       "train17.onnx",  "view17.onnx",      "identity.onnx",
-        "trans_b0.onnx",      "external.onnx", "groups17.onnx",    "forms18.onnx",
-        "forms21.onnx",       "leaky.onnx",    "named_pools.onnx", "pools.onnx",
-        "pools_signals.onnx", "extremes.onnx", "choice.onnx",      "functions.onnx",
-        "gates.onnx",         "shuffle.onnx",  "permuted.onnx",    "pieces.onnx",
-        "channels_last.onnx", "prelu.onnx",    "reduced.onnx",     "channel_norm.onnx",
-        "depth.onnx"};
+        "train13.onnx",       "train17.onnx",     "view17.onnx",      "identity.onnx",
+        "trans_b0.onnx",      "external.onnx",    "groups17.onnx",    "forms18.onnx",
+        "forms21.onnx",       "leaky.onnx",       "named_pools.onnx", "pools.onnx",
+        "pools_signals.onnx", "extremes.onnx",    "choice.onnx",      "functions.onnx",
+        "gates.onnx",         "shuffle.onnx",     "permuted.onnx",    "pieces.onnx",
+        "channels_last.onnx", "prelu.onnx",       "reduced.onnx",     "channel_norm.onnx",
+        "depth.onnx",         "pixels_unet.onnx", "pixels_fcn.onnx",  "pixels_signals.onnx",
+        "upsampled9.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         dunlin_model *model = NULL;

@@ -89,10 +89,11 @@ static bool read_factors(dunlin_onnx_node *node, uint32_t input, resize_sizes *s
     for (int32_t i = 0; is_good && i < n; i++) {
         const float factor = (float)given.items[i];
         const float out = (float)sizes->in[axes[i]] * factor;
-        is_good = factor > 0.0F && out >= 1.0F && out < (float)INT32_MAX &&
-                  (axes[i] != 0 || factor == 1.0F);
+        const bool is_batch = axes[i] == 0;
+        is_good =
+            is_batch ? factor == 1.0F : factor > 0.0F && out >= 1.0F && out < (float)INT32_MAX;
         sizes->factors[axes[i]] = factor;
-        sizes->out[axes[i]] = is_good && axes[i] != 0 ? (int64_t)out : sizes->out[axes[i]];
+        sizes->out[axes[i]] = is_good && !is_batch ? (int64_t)out : 0;
     }
     dunlin__constant_free(node, &given);
     return is_good || refuse(node, "scales",

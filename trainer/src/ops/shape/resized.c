@@ -1,5 +1,5 @@
 /*
- * resize.c - an image or a signal of another size: each element the nearest one of the input, or
+ * resized.c - an image or a signal of another size: each element the nearest one of the input, or
  * interpolated linearly between two along each axis.
  *
  * Coordinates are ONNX's (operator Resize), from which PyTorch's follow; one before the first
