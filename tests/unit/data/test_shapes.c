@@ -104,8 +104,9 @@ Test(shapes, refused)
     dunlin_source source;
     dunlin_dataset_source(set, &source);
     const dunlin_shape shape = dunlin_dataset_shape(set);
+    const dunlin_pipeline_options of_pipeline = DUNLIN_PIPELINE_OPTIONS_INIT;
     dunlin_pipeline *pipeline = NULL;
-    cr_expect_eq(dunlin_pipeline_create(&source, &shape, NULL, NULL, &pipeline, &error),
+    cr_expect_eq(dunlin_pipeline_create(&source, &shape, &of_pipeline, NULL, &pipeline, &error),
                  DUNLIN_UNSUPPORTED);
     cr_expect_not_null(strstr(error.text, "examples of one label, not of 1024"), "%s", error.text);
     dunlin_dataset_close(set);
