@@ -41,6 +41,7 @@
 #define DUNLIN_CLIENT_H
 
 #include <dunlin/alloc.h>
+#include <dunlin/key_store.h>
 #include <dunlin/learner.h>
 #include <dunlin/log.h>
 
@@ -166,34 +167,6 @@ typedef struct dunlin_conditions {
     int64_t n_examples;
 } dunlin_conditions;
 #define DUNLIN_CONDITIONS_INIT DUNLIN_SIZED_INIT(dunlin_conditions)
-
-/**
- * The device's key in the platform's key store (Android Keystore, Secure Enclave): the library then
- * never sees the private half. All functions come from the thread that uses the client, and answer
- * OK; LOCKED if the device must be unlocked first (asked again later); anything else ends the round
- * with CALLBACK. Frozen: it never gets another member.
- */
-typedef struct dunlin_key_store {
-    void *ctx;
-    /** The public key of an ECDSA P-256 pair, made if there is none yet: 65 bytes, 04 x y. */
-    dunlin_status (*public_key_fn)(void *ctx, uint8_t out_public_key[65]);
-    /** Signs SHA-256(message); 64 bytes, r then s. Key stores give DER: see
-     * dunlin_signature_from_der(). */
-    dunlin_status (*sign_fn)(void *ctx, const void *message, size_t n_bytes,
-                             uint8_t out_signature[64]);
-    /** The client is forgotten: the pair may go. May be NULL. */
-    void (*forget_fn)(void *ctx);
-} dunlin_key_store;
-
-/**
- * A signature as key stores give it (DER, SEQUENCE of two INTEGERs) into 64 bytes, r then s.
- *
- * @return OK; strict: SIGNATURE for anything else, and out_signature is zeros.
- */
-DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_signature_from_der(const uint8_t *der,
-                                                                    size_t n_bytes,
-                                                                    uint8_t out_signature[64],
-                                                                    dunlin_error *out_error);
 
 /**
  * What is kept of the federated model on the storage, for the app: dunlin/app_model.h hands it out.

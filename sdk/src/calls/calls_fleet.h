@@ -17,6 +17,9 @@ dunlin_status dunlin__call_decline(dunlin_client *client, int32_t reason, dunlin
                                    dunlin__fault *out_fault);
 dunlin_status dunlin__call_forget(dunlin_client *client, dunlin__fault *out_fault);
 
+/* The first of these features that this client does not have; NULL: it has them all. */
+const uint32_t *dunlin__find_unknown(const uint32_t *features, pb_size_t n_features);
+
 /* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
 dunlin_status dunlin__assignment_read(dunlin_client *client);
 

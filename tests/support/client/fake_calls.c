@@ -473,32 +473,3 @@ void fake_on_abort(fake_server *server, fake_exchange *x)
         dunlin__abort_response_encode(&response, x->reply, sizeof x->reply, &x->reply_bytes, NULL),
         "abort response");
 }
-
-void fake_on_telemetry(fake_server *server, fake_exchange *x)
-{
-    static const char *const NAMES[] = {DUNLIN_HEADER_DEVICE, DUNLIN_HEADER_CHALLENGE,
-                                        DUNLIN_HEADER_COUNTER, DUNLIN_HEADER_SIGNATURE};
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (fake_header(x, NAMES[i])[0] != '\0') {
-            fake_complain(server, "telemetry with %s", NAMES[i]);
-        }
-    }
-    fake_require(server,
-                 dunlin__telemetry_request_decode(x->body, x->body_bytes, &server->telemetry, NULL),
-                 "telemetry request");
-    server->n_telemetry_records += server->telemetry.records_count;
-    dunlin__telemetry_response response = {.n_stored = server->telemetry.records_count};
-    fake_require(server,
-                 dunlin__telemetry_response_encode(&response, x->reply, sizeof x->reply,
-                                                   &x->reply_bytes, NULL),
-                 "telemetry response");
-}
-
-void fake_on_forget(fake_server *server, fake_exchange *x)
-{
-    dunlin__forget_response response = {.was_known = true};
-    fake_require(
-        server,
-        dunlin__forget_response_encode(&response, x->reply, sizeof x->reply, &x->reply_bytes, NULL),
-        "forget response");
-}

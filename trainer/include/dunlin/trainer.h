@@ -83,8 +83,7 @@ typedef enum dunlin_loss {
     /* Cross-entropy of softmax(y) with a class per example or pixel, as CrossEntropyLoss: the mean
      * of (1 - s) * -log p[label] + s / classes * sum of -log p; s is label_smoothing. */
     DUNLIN_LOSS_CROSS_ENTROPY = 0,
-    /* Mean squared error with float targets t, as MSELoss: the mean over examples and outputs of
-     * (y - t)^2. */
+    /* Mean squared error with float targets t, as MSELoss: the mean of (y - t)^2 over all. */
     DUNLIN_LOSS_MSE = 1,
     /* Binary cross-entropy with float targets t in [0, 1], as BCEWithLogitsLoss: the mean over
      * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
