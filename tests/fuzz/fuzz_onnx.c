@@ -29,7 +29,7 @@ static void count_issue(void *ctx, const dunlin_model_issue *issue)
 static void check_network(const dunlin_net *net, size_t size)
 {
     require(net->n_nodes > 0 && net->input < net->n_values && net->output < net->n_values);
-    require(net->values[net->output].shape.n_dims <= 1);
+    require(net->values[net->output].shape.n_dims <= 3); /* an image of classes */
     for (size_t i = 0; i < net->n_params; i++) {
         const dunlin_net_param *param = &net->params[i];
         require(param->n_elements > 0);

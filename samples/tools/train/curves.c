@@ -47,8 +47,8 @@ dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
 {
     train_confusion *confusion = &result->confusion;
     confusion->n_classes = 0;
-    const bool is_counted = source != NULL && flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY &&
-                            flags->precision == NULL && result->n_outputs <= TRAIN_MAX_CONFUSED;
+    const bool is_counted = source != NULL && train_loss(flags) == DUNLIN_LOSS_CROSS_ENTROPY &&
+                            !train_is_integer(flags) && result->n_outputs <= TRAIN_MAX_CONFUSED;
     if (!is_counted) {
         return train_evaluate(trainer, source, pace, &result->eval, &result->has_eval);
     }

@@ -46,13 +46,26 @@ static ending run_once(site_device *device)
     return found;
 }
 
+/* The server folds a round and opens the next beside its calls: until then nobody is selected. */
+static ending run_in_next_round(site_device *device)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    ending found = {.outcome = DUNLIN_OUTCOME_NOT_SELECTED};
+    for (int i = 0; i < 1000 && found.outcome == DUNLIN_OUTCOME_NOT_SELECTED; i++) {
+        (void)nanosleep(&pause, NULL);
+        site_device_rest(device);
+        found = run_once(device);
+    }
+    return found;
+}
+
 /* Another device ends the current round. */
 static void close_round(void)
 {
     static site_device other;
     site_device_make(&other, &where, "other");
     site_device_open(&other);
-    ending found = run_once(&other);
+    ending found = run_in_next_round(&other);
     cr_expect_eq(found.outcome, DUNLIN_OUTCOME_ACCEPTED, "the other device: %s, %s",
                  dunlin_status_name(found.status), dunlin_outcome_name(found.outcome));
     site_device_close(&other);
@@ -66,7 +79,9 @@ static void recover(site_device *device, const char *what)
     device->options.event_fn = NULL;
     site_device_open(device);
     ending found = {.status = DUNLIN_OK};
-    for (int i = 0; i < 4 && found.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
+    for (int i = 0; i < 20 && found.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
+        const struct timespec pause = {.tv_nsec = i * 10000000L}; /* the server folds a round */
+        (void)nanosleep(&pause, NULL);
         site_device_rest(device);
         found = run_once(device);
         if (found.outcome == DUNLIN_OUTCOME_NOT_SELECTED) {
@@ -90,19 +105,6 @@ static void expect_nothing_left(int n_threads, int n_descriptors, const char *wh
     }
     cr_expect_leq(site_count_entries("/proc/self/task"), n_threads, "%s: a thread", what);
     cr_expect_leq(site_count_entries("/proc/self/fd"), n_descriptors, "%s: a descriptor", what);
-}
-
-/* The server folds a round and opens the next beside its calls: until then nobody is selected. */
-static ending run_in_next_round(site_device *device)
-{
-    const struct timespec pause = {.tv_nsec = 10000000};
-    ending found = {.outcome = DUNLIN_OUTCOME_NOT_SELECTED};
-    for (int i = 0; i < 1000 && found.outcome == DUNLIN_OUTCOME_NOT_SELECTED; i++) {
-        (void)nanosleep(&pause, NULL);
-        site_device_rest(device);
-        found = run_once(device);
-    }
-    return found;
 }
 
 static ending run_case(int call, const char *when, const char *fault)
