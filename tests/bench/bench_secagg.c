@@ -194,8 +194,8 @@ static void answer_all(bench *all, uint32_t step)
             continue;
         }
         double start = seconds();
-        must(dunlin__secagg_server_answer(all->server, i + 1, step, 0, all->answer,
-                                          DUNLIN_WIRE_BODY_BYTES, &n_bytes, &error),
+        must(dunlin__secagg_server_answer(all->server, &(dunlin__secagg_asked){i + 1, step, 0},
+                                          all->answer, DUNLIN_WIRE_BODY_BYTES, &n_bytes, &error),
              &error);
         all->server_s += seconds() - start;
         start = seconds();

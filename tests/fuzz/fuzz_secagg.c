@@ -107,8 +107,9 @@ static void answer_one(session *now, uint32_t peer_index, uint32_t step)
     dunlin_error error = {0};
     size_t n_bytes = 0;
     uint64_t retry_ms = 0;
-    member->refused = dunlin__secagg_server_answer(world->server, peer_index, step, 9, now->bytes,
-                                                   sizeof(now->bytes), &n_bytes, &error);
+    member->refused =
+        dunlin__secagg_server_answer(world->server, &(dunlin__secagg_asked){peer_index, step, 9},
+                                     now->bytes, sizeof(now->bytes), &n_bytes, &error);
     require_line(member->refused, &error);
     if (member->refused != DUNLIN_OK) {
         return; /* the server did not take its request */

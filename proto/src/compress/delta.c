@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define MAGIC "DUNLINPD"
+static const uint8_t magic[8] = {'D', 'U', 'N', 'L', 'I', 'N', 'P', 'D'};
 #define HEAD_BYTES 20u
 #define AT_VERSION 8u
 #define AT_BYTES 12u
@@ -69,7 +70,7 @@ dunlin_status dunlin__delta_write(uint64_t n_bytes, const dunlin__unpack_source 
     uint8_t head[HEAD_BYTES];
     delta_work *work = NULL;
     const dunlin_alloc hooks = dunlin__alloc_or_default(alloc);
-    memcpy(head, MAGIC, AT_VERSION);
+    memcpy(head, magic, sizeof(magic));
     dunlin__put_u32(head + AT_VERSION, DUNLIN_DELTA_VERSION);
     dunlin__put_u32(head + AT_BYTES, (uint32_t)n_bytes);
     dunlin__put_u32(head + AT_BYTES + 4, (uint32_t)(n_bytes >> 32));
@@ -112,12 +113,12 @@ static dunlin_status take_bytes(delta_reading *reading, uint8_t *bytes, size_t n
 
 static dunlin_status read_head(delta_reading *reading, uint64_t n_bytes)
 {
-    uint8_t head[HEAD_BYTES];
+    uint8_t head[HEAD_BYTES] = {0};
     DUNLIN_TRY(take_bytes(reading, head, sizeof(head)));
     const uint32_t version = dunlin__take_u32(head + AT_VERSION);
     const uint64_t n_found = (uint64_t)dunlin__take_u32(head + AT_BYTES) |
                              (uint64_t)dunlin__take_u32(head + AT_BYTES + 4) << 32;
-    if (memcmp(head, MAGIC, AT_VERSION) != 0) {
+    if (memcmp(head, magic, sizeof(magic)) != 0) {
         return dunlin__fail(reading->error, DUNLIN_PROTOCOL, "compress", 0,
                             "what came is no delta: it begins with %02x%02x%02x%02x, not with %s",
                             head[0], head[1], head[2], head[3], MAGIC);
@@ -138,7 +139,7 @@ static dunlin_status read_head(delta_reading *reading, uint64_t n_bytes)
 static dunlin_status read_block(delta_work *work, delta_reading *reading, size_t n,
                                 const dunlin__unpack_source *from, const dunlin__pack_sink *sink)
 {
-    uint8_t length[LENGTH_BYTES];
+    uint8_t length[LENGTH_BYTES] = {0};
     DUNLIN_TRY(from->read_fn(from->ctx, work->from, n, reading->error));
     DUNLIN_TRY(take_bytes(reading, length, sizeof(length)));
     const size_t n_body = dunlin__take_u16(length);

@@ -7,6 +7,7 @@
 #include <mem/support.h>
 #include <wire/fixed_point.h>
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -52,8 +53,8 @@ static dunlin_status quantise_some(dunlin__fixed_point *fixed, const float *valu
         double value = (double)values[i];
         if (!isfinite(value)) {
             return dunlin__fail(error, DUNLIN_NUMERIC, "secagg", 0,
-                                "value %llu of the update is not finite",
-                                (unsigned long long)(fixed->n_values + i));
+                                "value %" PRIu64 " of the update is not finite",
+                                fixed->n_values + i);
         }
         const bool is_clipped = value > fixed->clip || value < -fixed->clip;
         fixed->n_clipped += is_clipped ? 1 : 0;

@@ -15,7 +15,7 @@
 
 static uint32_t low_bits(unsigned bits)
 {
-    return (uint32_t)(UINT64_MAX >> (64 - bits));
+    return bits == 0 ? 0 : (uint32_t)(UINT64_MAX >> (64 - bits));
 }
 
 void dunlin__ring_pack(const uint32_t *elements, size_t n, unsigned bits, uint8_t *out_bytes)
@@ -95,7 +95,8 @@ bool dunlin__ring_add(uint32_t *sums, const uint8_t *bytes, size_t n, unsigned b
 int64_t dunlin__ring_signed(uint32_t element, unsigned bits)
 {
     const int64_t value = (int64_t)(element & low_bits(bits));
-    return value >= INT64_C(1) << (bits - 1) ? value - (INT64_C(1) << bits) : value;
+    const int64_t half = (int64_t)(low_bits(bits) >> 1) + 1;
+    return value >= half ? value - 2 * half : value;
 }
 
 /* The counter's block in which the stream has element `first`, big-endian. */

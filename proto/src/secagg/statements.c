@@ -33,7 +33,7 @@ static void put_context(uint8_t out_bytes[CONTEXT_BYTES], const char *tag, uint3
                         uint32_t other)
 {
     memset(out_bytes, 0, CONTEXT_BYTES);
-    memcpy(out_bytes, tag, strlen(tag));
+    memcpy(out_bytes, tag, strnlen(tag, TAG_BYTES));
     put_index(out_bytes + TAG_BYTES, one);
     put_index(out_bytes + TAG_BYTES + 4, other);
 }

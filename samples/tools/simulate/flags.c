@@ -28,7 +28,7 @@ static const char *refused_beside(const fleet_flags *flags)
     const struct {
         bool is_given;
         const char *text;
-    } ALL[] = {
+    } rows[] = {
         {!flags->is_serving, "--devices needs --serve: server and devices share a clock"},
         {flags->costs_file == NULL, "--devices needs --costs, what a step takes: --measure-costs"},
         {strcmp(flags->batch_text, "max") == 0, "--batch max does not go with --devices"},
@@ -38,9 +38,9 @@ static const char *refused_beside(const fleet_flags *flags)
         {flags->local != NULL, "--local does not go with --devices yet"},
         {flags->faults_file != NULL, "--faults go by the real clock, --devices by another"},
         {flags->tokens_file != NULL, "--tokens do not go with --devices: places are claimed"}};
-    for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++) {
-        if (ALL[i].is_given) {
-            return ALL[i].text;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].is_given) {
+            return rows[i].text;
         }
     }
     return NULL;

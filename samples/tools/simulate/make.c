@@ -261,12 +261,13 @@ static void write_phone(FILE *file, sim_draw *draw, bool is_2025)
 static void write_board(FILE *file, sim_draw *draw)
 {
     const uint64_t memory_bytes = sim_draw_unit(draw) < 0.5 ? GIB : 2 * GIB;
+    const uint64_t storage = 8 * GIB;
     const double down = draw_rate(draw, 1e7, 0.3);
     const double up = draw_rate(draw, 5e6, 0.3);
     (void)fprintf(file,
                   "{\"class\":\"board\",\"cores\":4,\"memory\":%llu,\"storage\":%llu,\"down\":%.0f,"
                   "\"up\":%.0f,\"latency_us\":10000,\"failures\":0.005,\"trace\":[[0,\"ouci\"]]}\n",
-                  (unsigned long long)memory_bytes, (unsigned long long)(8 * GIB), down, up);
+                  (unsigned long long)memory_bytes, (unsigned long long)storage, down, up);
 }
 
 static void write_header(FILE *file, const profile *of, uint64_t seed)

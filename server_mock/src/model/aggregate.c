@@ -152,7 +152,8 @@ static dunlin_status aggregate_piece(const dunlin__aggregate *aggregate, const p
 {
     const bool is_robust = dunlin__strategy_is_robust(aggregate->strategy);
     size_t most = BLOCK_VALUES;
-    if (is_robust && aggregate->room->n_samples / aggregate->n_inputs < most) {
+    if (is_robust && aggregate->n_inputs > 0 &&
+        aggregate->room->n_samples / aggregate->n_inputs < most) {
         most = aggregate->room->n_samples / aggregate->n_inputs;
     }
     for (size_t done = 0; done < part->n; done += most) {

@@ -308,7 +308,7 @@ static bool find_before(const dunlin__down_place *place, const dunlin__down *dow
     dunlin_error ignored = {0};
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
-    if (place->round < 2 || place->packing->is_entropy_coded ||
+    if (down == NULL || place->round < 2 || place->packing->is_entropy_coded ||
         dunlin__model_path(place->folder, place->round - 1, DUNLIN_DOWN_PACKED, &path, &ignored) !=
             DUNLIN_OK ||
         dunlin__model_path(place->folder, place->round - 1, DUNLIN_DOWN_PACKED ".manifest",

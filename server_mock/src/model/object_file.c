@@ -177,7 +177,9 @@ static dunlin_status read_records(dunlin__object_file *object,
         } else if (record.item == DUNLIN_MANIFEST_CHUNK) {
             uint8_t *sha256 = NULL;
             DUNLIN_TRY(add_chunk(object, alloc, &sha256, error));
-            memcpy(sha256, record.sha256, DUNLIN_SHA256_BYTES);
+            if (sha256 != NULL) {
+                memcpy(sha256, record.sha256, DUNLIN_SHA256_BYTES);
+            }
         }
     } while (record.item != DUNLIN_MANIFEST_END);
     return n_streams == 1

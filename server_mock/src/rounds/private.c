@@ -160,7 +160,7 @@ static dunlin_status draw_seed(const dunlin__server *server, uint64_t round, con
     uint8_t text[32] = {0};
     memcpy(text, &server->options.insecure_noise_seed, sizeof(uint64_t));
     memcpy(text + 8, &round, sizeof round);
-    memcpy(text + 16, purpose, strlen(purpose));
+    memcpy(text + 16, purpose, strnlen(purpose, sizeof text - 16));
     return dunlin__sha256_of(text, sizeof text, out_seed->bytes, error);
 }
 

@@ -121,7 +121,7 @@ dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunl
         }
         status = shuffle(order, n, error);
     }
-    if (status == DUNLIN_OK) {
+    if (status == DUNLIN_OK && order != NULL) {
         link_circle(server, order, n);
     }
     dunlin__free_array(alloc, order, n_cohort, sizeof(order[0]));

@@ -292,13 +292,10 @@ static uint32_t count_in_answer(const answer *now)
     return n;
 }
 
-dunlin_status dunlin__secagg_server_answer(dunlin__secagg_server *server, uint32_t peer_index,
-                                           uint32_t step, uint64_t retry_ms, uint8_t *out_bytes,
-                                           size_t capacity, size_t *out_n_bytes,
-                                           dunlin_error *error)
+/* Whether a peer may ask for the answer of a step now. */
+static dunlin_status check_asked(const dunlin__secagg_server *server, uint32_t peer_index,
+                                 uint32_t step, dunlin_error *error)
 {
-    answer now = {.server = server, .peer_index = peer_index, .step = step};
-    *out_n_bytes = 0;
     if (step < DUNLIN_V1_SECAGG_STEP_ADVERTISE || step > DUNLIN_V1_SECAGG_STEP_UNMASK) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
                             "step %u is none of a secure aggregation", step);
@@ -310,10 +307,22 @@ dunlin_status dunlin__secagg_server_answer(dunlin__secagg_server *server, uint32
                             "peer %u gets no answer of step %u in step %u", peer_index, step,
                             server->step);
     }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__secagg_server_answer(dunlin__secagg_server *server,
+                                           const dunlin__secagg_asked *asked, uint8_t *out_bytes,
+                                           size_t capacity, size_t *out_n_bytes,
+                                           dunlin_error *error)
+{
+    const uint32_t step = asked->step;
+    answer now = {.server = server, .peer_index = asked->peer_index, .step = step};
+    *out_n_bytes = 0;
+    DUNLIN_TRY(check_asked(server, asked->peer_index, step, error));
     const bool is_mask = step == DUNLIN_V1_SECAGG_STEP_MASK;
     dunlin__secagg_message message = {
         .step = step, .ready = server->step > step, .ctx = &now, .peer_fn = give_next};
-    message.retry_ms = message.ready ? 0 : retry_ms;
+    message.retry_ms = message.ready ? 0 : asked->retry_ms;
     if (message.ready && is_mask) {
         message.survivors = server->survivors;
         message.n_survivor_bytes = (server->plan.n_cohort + 7) / 8;

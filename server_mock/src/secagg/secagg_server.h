@@ -87,6 +87,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__secagg_server_fold(dunlin__secagg_server 
 DUNLIN_NODISCARD dunlin_status dunlin__secagg_server_advance(dunlin__secagg_server *server,
                                                              dunlin_error *error);
 
+/* Who asks for the answer of a step, and when to ask again if it has not ended. */
+typedef struct dunlin__secagg_asked {
+    uint32_t peer_index;
+    uint32_t step;
+    uint64_t retry_ms;
+} dunlin__secagg_asked;
+
 /**
  * The answer to a device in a step: ready if the step has ended, else when to ask again.
  *
@@ -94,9 +101,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__secagg_server_advance(dunlin__secagg_serv
  * ARGUMENT: no such step; LIMIT: `capacity` is too small, DUNLIN_WIRE_BODY_BYTES always does.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__secagg_server_answer(dunlin__secagg_server *server,
-                                                            uint32_t peer_index, uint32_t step,
-                                                            uint64_t retry_ms, uint8_t *out_bytes,
-                                                            size_t capacity, size_t *out_n_bytes,
+                                                            const dunlin__secagg_asked *asked,
+                                                            uint8_t *out_bytes, size_t capacity,
+                                                            size_t *out_n_bytes,
                                                             dunlin_error *error);
 
 /**

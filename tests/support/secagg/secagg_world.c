@@ -210,8 +210,9 @@ void secagg_world_answer(secagg_world *world, uint32_t step)
         if (!is_there(world, member, step)) {
             continue;
         }
-        need(dunlin__secagg_server_answer(world->server, i, step, 50, bytes, DUNLIN_WIRE_BODY_BYTES,
-                                          &n_bytes, &world->error) == DUNLIN_OK,
+        need(dunlin__secagg_server_answer(world->server, &(dunlin__secagg_asked){i, step, 50},
+                                          bytes, DUNLIN_WIRE_BODY_BYTES, &n_bytes,
+                                          &world->error) == DUNLIN_OK,
              "answer", &world->error);
         if (world->change_fn != NULL && world->changed_step == step) {
             n_bytes = change(world, i, bytes, n_bytes);

@@ -185,8 +185,8 @@ Test(secagg_client, not_ready_is_no_step)
                  DUNLIN_STATE, "an answer before the request");
     secagg_world_run_to(&world, DUNLIN_V1_SECAGG_STEP_ADVERTISE);
     for (uint64_t wait = 0; wait <= 70; wait += 70) {
-        cr_assert_eq(dunlin__secagg_server_answer(world.server, 1, 1, wait, bytes,
-                                                  DUNLIN_WIRE_BODY_BYTES, &n_bytes, &error),
+        cr_assert_eq(dunlin__secagg_server_answer(world.server, &(dunlin__secagg_asked){1, 1, wait},
+                                                  bytes, DUNLIN_WIRE_BODY_BYTES, &n_bytes, &error),
                      DUNLIN_OK);
         cr_assert_eq(dunlin__secagg_client_read(first->client, bytes, n_bytes, &retry_ms, &error),
                      DUNLIN_OK, "%s", error.text);

@@ -54,8 +54,9 @@ static void expect_failed(secagg_world *world)
     cr_assert_eq(dunlin__secagg_server_step(world->server), DUNLIN_SECAGG_FAILED);
     cr_assert_null(dunlin__secagg_server_sum(world->server));
     for (uint32_t step = 1; step <= 5; step++) {
-        cr_assert_eq(dunlin__secagg_server_answer(world->server, 1, step, 0, body, sizeof(body),
-                                                  &n_bytes, &world->error),
+        cr_assert_eq(dunlin__secagg_server_answer(world->server,
+                                                  &(dunlin__secagg_asked){1, step, 0}, body,
+                                                  sizeof(body), &n_bytes, &world->error),
                      DUNLIN_REJECTED);
     }
     cr_assert_eq(dunlin__secagg_server_unmask(world->server, &world->error), DUNLIN_STATE);
@@ -423,8 +424,8 @@ Test(secagg_server, neighbours_are_mutual)
     cr_assert_eq(secagg_world_advance(&world), DUNLIN_OK, "%s", world.error.text);
     for (uint32_t i = 1; i <= 20; i++) {
         dunlin__secagg_message message = {.peers = peers, .peer_capacity = DUNLIN_WIRE_PEERS};
-        cr_assert_eq(dunlin__secagg_server_answer(world.server, i, 1, 0, body, sizeof(body),
-                                                  &n_bytes, &world.error),
+        cr_assert_eq(dunlin__secagg_server_answer(world.server, &(dunlin__secagg_asked){i, 1, 0},
+                                                  body, sizeof(body), &n_bytes, &world.error),
                      DUNLIN_OK);
         cr_assert_eq(dunlin__secagg_response_decode(body, n_bytes, &message, &world.error),
                      DUNLIN_OK);
@@ -441,11 +442,11 @@ Test(secagg_server, neighbours_are_mutual)
         }
         cr_assert_eq(n_linked, 6);
     }
-    cr_assert_eq(dunlin__secagg_server_answer(world.server, 21, 1, 0, body, sizeof(body), &n_bytes,
-                                              &world.error),
+    cr_assert_eq(dunlin__secagg_server_answer(world.server, &(dunlin__secagg_asked){21, 1, 0}, body,
+                                              sizeof(body), &n_bytes, &world.error),
                  DUNLIN_REJECTED);
-    cr_assert_eq(dunlin__secagg_server_answer(world.server, 1, 6, 0, body, sizeof(body), &n_bytes,
-                                              &world.error),
+    cr_assert_eq(dunlin__secagg_server_answer(world.server, &(dunlin__secagg_asked){1, 6, 0}, body,
+                                              sizeof(body), &n_bytes, &world.error),
                  DUNLIN_ARGUMENT);
     secagg_world_close(&world);
 }

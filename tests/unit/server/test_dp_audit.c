@@ -123,7 +123,9 @@ Test(dp_audit, the_attack_sees_a_canary_without_noise)
     double told = 0;
     const double least = audit(DP("4", "1", "1", "\"noise\": 0.05"), n, &told);
     cr_expect_leq(least, told);
-    cr_expect_gt(least, n >= 25 ? 0.3 : 0.0, "%g of %d", least, n);
+    if (n >= 25) { /* fewer runs tell nothing at 1e-5 */
+        cr_expect_gt(least, 0.3, "%g of %d", least, n);
+    }
 }
 
 Test(dp_audit, limits_of_rates_are_those_of_the_tables)

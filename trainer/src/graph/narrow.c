@@ -85,12 +85,20 @@ static uint64_t sample_step(const dunlin_step_graph *graph, uint32_t tensor)
                                              : 0;
 }
 
-/* Lists the op's tensors, with their places in the workspace; `at` of each access is its index in
- * the list, -1: it is none of them. */
+/* The tensors of an op that are stored in fewer bits; `at` of each access is its index here, -1: it
+ * is none of them. */
+typedef struct narrow_list {
+    narrow_tensor tensors[DUNLIN_STEP_MAX_ACCESSES];
+    int16_t at[DUNLIN_STEP_MAX_ACCESSES];
+} narrow_list;
+
+/* Lists the op's tensors, with their places in the workspace; how many there are. */
 static uint32_t list_tensors(const dunlin_step_graph *graph, const dunlin_step_op *op,
                              const dunlin_narrow *narrow, const dunlin_kernel_call *call,
-                             narrow_tensor *list, int16_t *at)
+                             narrow_list *out)
 {
+    narrow_tensor *list = out->tensors;
+    int16_t *at = out->at;
     const uint64_t bytes = dunlin__narrow_bytes(narrow);
     float *floats =
         (float *)(void *)((unsigned char *)call->workspace + call->workspace_bytes - bytes);
@@ -121,15 +129,15 @@ static uint32_t list_tensors(const dunlin_step_graph *graph, const dunlin_step_o
 
 /* The addresses of a piece's operands, from sample `first` of the slice on. */
 static void place_piece(const dunlin_step_graph *graph, const dunlin_step_op *op,
-                        const dunlin_kernel_call *call, int64_t first, const narrow_tensor *list,
-                        const int16_t *at, void **operands, uint16_t **halves)
+                        const dunlin_kernel_call *call, int64_t first, const narrow_list *list,
+                        void **operands, uint16_t **halves)
 {
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         unsigned char *base = call->operands[i];
         operands[i] = NULL;
         halves[i] = NULL;
-        if (at[i] >= 0) {
-            const narrow_tensor *tensor = &list[at[i]];
+        if (list->at[i] >= 0) {
+            const narrow_tensor *tensor = &list->tensors[list->at[i]];
             operands[i] = tensor->floats;
             if (op->accesses[i].mode != DUNLIN_MEM_READ) {
                 halves[i] = tensor->arena + first * tensor->n_elements;
@@ -145,11 +153,10 @@ dunlin_status dunlin__narrow_run(const dunlin_step_graph *graph, const dunlin_st
 {
     const dunlin_kernels *kernels = call->run->kernels;
     dunlin_threads *threads = call->run->threads;
-    narrow_tensor list[DUNLIN_STEP_MAX_ACCESSES];
-    int16_t at[DUNLIN_STEP_MAX_ACCESSES];
+    narrow_list list = {.at = {0}};
     void *operands[DUNLIN_STEP_MAX_ACCESSES];
     uint16_t *halves[DUNLIN_STEP_MAX_ACCESSES];
-    const uint32_t n_list = list_tensors(graph, op, narrow, call, list, at);
+    const uint32_t n_list = list_tensors(graph, op, narrow, call, &list);
     assert(n_list <= narrow->n);
     for (int64_t first = 0; first < call->n_samples; first += narrow->n_samples) {
         const int64_t left = call->n_samples - first;
@@ -160,9 +167,9 @@ dunlin_status dunlin__narrow_run(const dunlin_step_graph *graph, const dunlin_st
         piece.first_sample = call->first_sample + first;
         piece.is_first = call->is_first && first == 0;
         piece.workspace_bytes = call->workspace_bytes - (size_t)dunlin__narrow_bytes(narrow);
-        place_piece(graph, op, call, first, list, at, operands, halves);
+        place_piece(graph, op, call, first, &list, operands, halves);
         for (uint32_t k = 0; k < n_list; k++) {
-            const narrow_tensor *tensor = &list[k];
+            const narrow_tensor *tensor = &list.tensors[k];
             if (tensor->is_read) {
                 kernels->bf16_load(piece.n_samples * tensor->n_elements,
                                    tensor->arena + first * tensor->n_elements, tensor->floats,
@@ -172,8 +179,8 @@ dunlin_status dunlin__narrow_run(const dunlin_step_graph *graph, const dunlin_st
         DUNLIN_TRY(op->kernel->run_fn(&piece));
         for (uint32_t i = 0; i < op->n_accesses; i++) {
             if (halves[i] != NULL) {
-                kernels->bf16_store(piece.n_samples * list[at[i]].n_elements, operands[i],
-                                    halves[i], threads);
+                kernels->bf16_store(piece.n_samples * list.tensors[list.at[i]].n_elements,
+                                    operands[i], halves[i], threads);
             }
         }
     }

@@ -30,10 +30,23 @@ ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, i
     }
 }
 
+/* What is read through: a batch norm and its activation, or the norm and what is added to it. */
+typedef enum view_form {
+    VIEW_NORM = 0,
+    VIEW_HARD_SWISH,
+    VIEW_SILU,
+    VIEW_SUM,
+    VIEW_SUM_OF_NORMS,
+    VIEW_ROUNDED_SUM,
+    VIEW_ROUNDED_SUM_OF_NORMS
+} view_form;
+
 /* The same of a residual sum. */
 ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                              bool is_scaled, bool is_rounded, int64_t c, int32_t n, int64_t n_rows)
+                              view_form form, int64_t c, int32_t n, int64_t n_rows)
 {
+    const bool is_scaled = form == VIEW_SUM_OF_NORMS || form == VIEW_ROUNDED_SUM_OF_NORMS;
+    const bool is_rounded = form == VIEW_ROUNDED_SUM || form == VIEW_ROUNDED_SUM_OF_NORMS;
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
@@ -59,17 +72,6 @@ ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, in
     }
 }
 
-/* What is read through: a batch norm and its activation, or the norm and what is added to it. */
-typedef enum view_form {
-    VIEW_NORM = 0,
-    VIEW_HARD_SWISH,
-    VIEW_SILU,
-    VIEW_SUM,
-    VIEW_SUM_OF_NORMS,
-    VIEW_ROUNDED_SUM,
-    VIEW_ROUNDED_SUM_OF_NORMS
-} view_form;
-
 ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
                              view_form form, int64_t c, int32_t n, int64_t n_rows)
 {
@@ -84,16 +86,16 @@ ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int
         view_vector(view, rows, first, DUNLIN_VIEW_SILU, c, n, n_rows);
         break;
     case VIEW_SUM:
-        sum_vector(view, rows, first, false, false, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_SUM, c, n, n_rows);
         break;
     case VIEW_SUM_OF_NORMS:
-        sum_vector(view, rows, first, true, false, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_SUM_OF_NORMS, c, n, n_rows);
         break;
     case VIEW_ROUNDED_SUM:
-        sum_vector(view, rows, first, false, true, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_ROUNDED_SUM, c, n, n_rows);
         break;
     case VIEW_ROUNDED_SUM_OF_NORMS:
-        sum_vector(view, rows, first, true, true, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_ROUNDED_SUM_OF_NORMS, c, n, n_rows);
         break;
     }
 }

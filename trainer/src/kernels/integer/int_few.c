@@ -27,19 +27,28 @@ typedef struct few_job {
     shares shared;
 } few_job;
 
-/* Rows of the weights [k, end) by `height` rows of A, for a run of columns of which n are left. */
-ALWAYS_INLINE void few_tile(const few_job *job, int64_t k, int64_t end, int64_t row, int64_t column,
-                            int64_t n, int height, int_run *sums)
+/* Rows [k, end) of the weights by rows of A from `row` on, for a run of columns of which n are
+ * left. */
+typedef struct few_part {
+    int64_t k, end;
+    int64_t row;
+    int64_t column, n;
+} few_part;
+
+ALWAYS_INLINE void few_tile(const few_job *job, const few_part *part, int height, int_run *sums)
 {
+    const int64_t end = part->end;
+    const int64_t column = part->column;
+    const int64_t n = part->n;
     const int64_t pitch = job->few->pitch;
     const int64_t width = job->few->call->shape->out_c;
-    const dot_a *a = job->a + row * pitch;
+    const dot_a *a = job->a + part->row * pitch;
     int_run of[FEW_HEIGHT];
     UNROLL
     for (int i = 0; i < height; i++) {
         of[i] = sums[i];
     }
-    for (; k < end; k += RUN_GROUP) {
+    for (int64_t k = part->k; k < end; k += RUN_GROUP) {
         const int8_t *rows[RUN_GROUP];
         for (int64_t g = 0; g < RUN_GROUP; g++) { /* those past the last meet zeros */
             rows[g] = job->few->call->w + min_i64(k + g, job->depth - 1) * width;
@@ -60,14 +69,12 @@ ALWAYS_INLINE void few_tile(const few_job *job, int64_t k, int64_t end, int64_t 
     }
 }
 
-typedef void (*few_fn)(const few_job *job, int64_t k, int64_t end, int64_t row, int64_t column,
-                       int64_t n, int_run *sums);
+typedef void (*few_fn)(const few_job *job, const few_part *part, int_run *sums);
 
 #define FEW(height)                                                                                \
-    static void few_##height(const few_job *job, int64_t k, int64_t end, int64_t row,              \
-                             int64_t column, int64_t n, int_run *sums)                             \
+    static void few_##height(const few_job *job, const few_part *part, int_run *sums)              \
     {                                                                                              \
-        few_tile(job, k, end, row, column, n, height, sums);                                       \
+        few_tile(job, part, height, sums);                                                         \
     }
 
 FEW(1)
@@ -88,7 +95,8 @@ static void few_run(const few_job *job, int64_t k, int64_t column, int64_t n, in
     for (int64_t pass = 0; pass < n_passes; pass++) {
         const int64_t row = n_rows * pass / n_passes;
         const int64_t height = n_rows * (pass + 1) / n_passes - row;
-        few_fns[height - 1](job, k, end, row, column, n, sums + row);
+        const few_part part = {.k = k, .end = end, .row = row, .column = column, .n = n};
+        few_fns[height - 1](job, &part, sums + row);
     }
 }
 

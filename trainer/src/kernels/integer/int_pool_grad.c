@@ -115,7 +115,7 @@ static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy,
                 continue;
             }
             if (call->is_max) {
-                uint8_t places[RUN];
+                uint8_t places[RUN] = {0};
                 places_at(call, pixel, c, n, places);
                 take_max(call->dy + at, places, (uint8_t)(i * shape->kernel_w + j), n, sums);
             } else {
@@ -156,7 +156,7 @@ static void move_pixel(const dunlin_int_pool_call *call, int64_t pixel, int64_t 
     for (int64_t c = 0; c < shape->channels; c += RUN) {
         const int64_t n = min_i64(RUN, shape->channels - c);
         const int8_t *dy = call->dy + pixel * shape->channels + c;
-        uint8_t places[RUN];
+        uint8_t places[RUN] = {0};
         places_at(call, pixel, c, n, places);
         for (int64_t j = 0; j < shape->kernel_w; j++) {
             const int64_t ix = x + j * step;

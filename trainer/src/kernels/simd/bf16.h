@@ -23,7 +23,7 @@ ALWAYS_INLINE vfloat vround_bf16(vfloat v)
 {
     const vwords bits = (vwords)v;
     const vwords rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
-    const vwords is_number = (vwords)(v == v);
+    const vwords is_number = (vwords)(v == v); // NOLINT(misc-redundant-expression): not of a NaN
     return (vfloat)(((is_number & rounded) | (~is_number & (bits | 0x400000U))) & 0xFFFF0000U);
 }
 

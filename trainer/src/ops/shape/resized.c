@@ -254,7 +254,8 @@ static bool factors_of(const dunlin_net_resize *r, const dunlin_shape *x, const 
     for (int32_t i = 1; i < x->n_dims; i++) {
         const float given = i == x->n_dims - 1 ? r->factor_w : r->factor_h;
         is_whole = is_whole && (given > 0.0F || y->dims[i] % x->dims[i] == 0);
-        factors[i + 1] = given > 0.0F ? given : (float)(y->dims[i] / x->dims[i]);
+        const int64_t times = y->dims[i] / x->dims[i];
+        factors[i + 1] = given > 0.0F ? given : (float)times;
     }
     return is_whole;
 }
