@@ -1,6 +1,18 @@
 /*
  * key_store.h - the key pair of a device, kept where the platform keeps keys: the app gives the
  * functions as `key_store` of dunlin_client_options.
+ *
+ * Example: a signature as the platform's key store gives it becomes what sign_fn returns.
+ *
+ * @code
+ * const uint8_t der[] = {0x30, 0x06, 0x02, 0x01, 0x05, 0x02, 0x01, 0x07}; // r = 5, s = 7
+ * uint8_t signature[64];
+ * dunlin_error error;
+ * if (dunlin_signature_from_der(der, sizeof der, signature, &error) != DUNLIN_OK) {
+ *     printf("%s\n", error.text);
+ * }
+ * printf("%d and %d\n", signature[31], signature[63]);
+ * @endcode
  */
 #ifndef DUNLIN_KEY_STORE_H
 #define DUNLIN_KEY_STORE_H
