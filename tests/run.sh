@@ -105,7 +105,7 @@ if_i386() {
 
 build_i386() {
     cmake --preset i386 && cmake --build --preset i386 --target test_memory test_proto test_compress test_net test_ops test_data \
-        test_examples test_server test_privacy test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_kernels test_step test_providers test_limit embedded dunlin-train
+        test_examples test_server test_privacy test_secagg test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_kernels test_step test_providers test_limit embedded dunlin-train
 }
 
 tests_i386() {
@@ -120,7 +120,7 @@ steps_i386() {
 
 build_coverage() {
     cmake --preset coverage && cmake --build --preset coverage --target test_memory test_proto test_compress test_net test_ops test_data \
-        test_examples test_server test_privacy test_claims test_golden test_golden_groups test_golden_pipeline
+        test_examples test_server test_privacy test_secagg test_devices test_claims test_golden test_golden_groups test_golden_pipeline
 }
 
 # The app's library as a shared one, with the types that its calls take in the debug information.

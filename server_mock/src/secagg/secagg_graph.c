@@ -90,6 +90,16 @@ static dunlin_status judge_again(const dunlin__secagg_server *server, uint32_t n
     return dunlin__secagg_judge(&wish, server->plan.n_neighbours, server->plan.threshold, error);
 }
 
+uint32_t dunlin__secagg_server_count(const dunlin__secagg_server *server, uint32_t step)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < server->plan.n_cohort && step <= DUNLIN_WIRE_SECAGG_STEPS; i++) {
+        const secagg_device *device = &server->devices[i];
+        n += (step == DUNLIN_V1_SECAGG_STEP_MASK ? device->is_folded : device->took[step]) ? 1 : 0;
+    }
+    return n;
+}
+
 dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunlin_error *error)
 {
     const dunlin_alloc *alloc = &server->alloc;

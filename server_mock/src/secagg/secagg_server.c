@@ -115,16 +115,6 @@ const uint32_t *dunlin__secagg_server_sum(const dunlin__secagg_server *server)
     return server->step == DUNLIN_SECAGG_DONE ? server->sums : NULL;
 }
 
-uint32_t dunlin__secagg_server_count(const dunlin__secagg_server *server, uint32_t step)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < server->plan.n_cohort && step <= DUNLIN_WIRE_SECAGG_STEPS; i++) {
-        const secagg_device *device = &server->devices[i];
-        n += (step == DUNLIN_V1_SECAGG_STEP_MASK ? device->is_folded : device->took[step]) ? 1 : 0;
-    }
-    return n;
-}
-
 /* Who may come in a step: whoever came in the one before it. */
 static bool may_come(const dunlin__secagg_server *server, const secagg_device *device,
                      uint32_t step)

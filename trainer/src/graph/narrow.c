@@ -67,6 +67,11 @@ dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_ste
     return narrow;
 }
 
+uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor)
+{
+    return (uint64_t)tensor->n_elements * dunlin_dtype_bytes(tensor->dtype);
+}
+
 uint64_t dunlin__narrow_bytes(const dunlin_narrow *narrow)
 {
     return narrow->n == 0

@@ -18,11 +18,6 @@
 
 #include <string.h>
 
-uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor)
-{
-    return (uint64_t)tensor->n_elements * dunlin_dtype_bytes(tensor->dtype);
-}
-
 void dunlin__step_graph_destroy(dunlin_step_graph *graph)
 {
     if (graph == NULL) {
