@@ -117,21 +117,20 @@ dunlin_status dunlin__secagg_draw_neighbours(dunlin__secagg_server *server, dunl
     server->sealed = dunlin__alloc_zeroed(alloc, secagg_slots(server), DUNLIN_SECAGG_SEALED_BYTES);
     server->told = dunlin__alloc_zeroed(alloc, secagg_slots(server), sizeof(secagg_told));
     uint32_t *order = dunlin__alloc_zeroed(alloc, n_cohort, sizeof(order[0]));
-    dunlin_status status = DUNLIN_OK;
     if (server->neighbours == NULL || server->sealed == NULL || server->told == NULL ||
         order == NULL) {
-        status = dunlin__fail(error, DUNLIN_MEMORY, "secagg", 0,
-                              "no memory for %u neighbours of %u devices", server->n_slots, n);
-    } else {
-        uint32_t n_listed = 0;
-        for (uint32_t i = 1; i <= n_cohort; i++) {
-            if (secagg_device_of(server, i)->took[DUNLIN_V1_SECAGG_STEP_ADVERTISE]) {
-                order[n_listed++] = i;
-            }
-        }
-        status = shuffle(order, n, error);
+        dunlin__free_array(alloc, order, n_cohort, sizeof(order[0]));
+        return dunlin__fail(error, DUNLIN_MEMORY, "secagg", 0,
+                            "no memory for %u neighbours of %u devices", server->n_slots, n);
     }
-    if (status == DUNLIN_OK && order != NULL) {
+    uint32_t n_listed = 0;
+    for (uint32_t i = 1; i <= n_cohort; i++) {
+        if (secagg_device_of(server, i)->took[DUNLIN_V1_SECAGG_STEP_ADVERTISE]) {
+            order[n_listed++] = i;
+        }
+    }
+    dunlin_status status = shuffle(order, n, error);
+    if (status == DUNLIN_OK) {
         link_circle(server, order, n);
     }
     dunlin__free_array(alloc, order, n_cohort, sizeof(order[0]));
