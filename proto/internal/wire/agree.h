@@ -2,7 +2,7 @@
  * agree.h - what two parties that know each other's public key seal to each other: X25519, HKDF,
  * AES-256 in GCM and CTR.
  *
- * All by PSA, behind its one lock, whatever provider.h has for digests and signatures. Keys live
+ * All by PSA, under its one lock, whatever provider.h has for digests and signatures. Keys live
  * with the caller, who wipes them; the library gets one for the length of a call. Any thread.
  */
 #ifndef DUNLIN_WIRE_AGREE_H

@@ -1,5 +1,5 @@
 /*
- * agree.c - X25519, HKDF and AES-256 in GCM and CTR through PSA, behind its lock.
+ * agree.c - X25519, HKDF and AES-256 in GCM and CTR through PSA, under its lock.
  *
  * No key outlives the call that was given it, but within a running CTR. RFC 7748, RFC 5869, NIST
  * SP 800-38A and 800-38D.

@@ -43,7 +43,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__down_make(const dunlin__down_place *place
                                                  dunlin__down **out_down, dunlin_error *error);
 
 /* Takes up what was made before; MISMATCH, IO, DATA ... if it is not whole, or of another packing:
- * then it is to be made anew. */
+ * then the caller packs the model anew. */
 DUNLIN_NODISCARD dunlin_status dunlin__down_load(const dunlin__down_place *place,
                                                  dunlin__down **out_down, dunlin_error *error);
 
