@@ -4,7 +4,7 @@
     steps.py PROBE [--count N] [--draw SEED] [--seeds N] [--csv FILE] [NAME...]
 
 For each network and seed: 20 steps of SGD (rate 0.01, momentum 0.9) over 16 random examples in batches of 4, without dropout, from
-the same weights. Errors of a run are the largest of |a - b| / |b| over its first three losses and over all of them, and over what the
+the same weights. Errors of a run are the largest of |a - b| / max(|b|, 1e-6) over its first three losses and over all of them, and over what the
 trained network predicts the largest difference over the largest value; b is PyTorch in float64. The median of the seeds of each may be
 1e-5, or four times that of PyTorch's float32. Without names, COUNT networks are drawn by SEED of those that load (results/onnx_networks.csv), have one row of
 outputs an example and no image of more than 150 pixels a side. Status 1 if one is beyond that, 77 without PyTorch and torchvision.
@@ -26,6 +26,7 @@ sys.path.insert(0, str(HERE.parent / 'bench'))
 TABLE = HERE.parent / 'bench' / 'results' / 'onnx_networks.csv'
 STEPS, BATCH, EXAMPLES, RATE, MOMENTUM = 20, 4, 16, 0.01, 0.9
 LARGEST_IMAGE = 150
+LEAST_LOSS = 1e-6  # float32's rounding of a sum of logits: of a loss below it no digit is right
 FIRST = 3  # where a network is chaotic, later losses say little
 FIGURES = ['first_loss_error', 'loss_error', 'output_error']
 COLUMNS = ['network', *FIGURES, *[name + '_of_torch_float32' for name in FIGURES], 'within', 'processor', 'commit', 'date', 'command']
@@ -107,7 +108,7 @@ def train_ours(program, path, folder, kind, inputs, answers):
 def errors(run, exact):
     import numpy as np
 
-    losses = [abs(a - b) / abs(b) for a, b in zip(run[0], exact[0])]
+    losses = [abs(a - b) / max(abs(b), LEAST_LOSS) for a, b in zip(run[0], exact[0])]
     return max(losses[:FIRST]), max(losses), float(np.abs(run[1].reshape(exact[1].shape) - exact[1]).max() / np.abs(exact[1]).max())
 
 
