@@ -36,6 +36,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TABLE = HERE / "results" / "ablations.csv"
 COLUMNS = ["name", "what", "with_ms", "without_ms", "change", "low", "high", "pairs", "verdict", "threads", "processor", "commit", "date", "command"]
+STEPS = 3  # of a run, where ablations.json says no other number
 CLEAR_AFTER, CLEAR = 10, 1.02  # a lower end of 1.02 after ten pairs needs no more of them
 # Student's t for 95 %, two-sided, by degrees of freedom.
 STUDENT = {4: 2.776, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045, 39: 2.023}
@@ -140,7 +141,7 @@ def verdict(change, low, high):
 
 def measured(one, sides, options, commit):
     threads = one.get("threads", 1)
-    words = [*one["run"].split(), "--threads", str(threads), "--core", str(options.core), "--steps", "3", "--warmup", "1"]
+    words = [*one["run"].split(), "--threads", str(threads), "--core", str(options.core), "--steps", str(one.get("steps", STEPS)), "--warmup", "1"]
     times = {side: [] for side in sides}
     for pair in range(options.pairs):
         for side in sorted(sides, reverse=pair % 2 == 1):

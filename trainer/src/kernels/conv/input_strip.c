@@ -5,8 +5,7 @@
  */
 #include "input_strip.h"
 
-#define LANES_PREFETCH 16 /* pixels of a strip, which may have left the second cache */
-#define PLAIN_PIXELS 16   /* of a pointwise convolution's source at a time */
+#define PLAIN_PIXELS 16 /* of a pointwise convolution's source at a time */
 
 static strip_axis axis_of(const conv_axis *axis)
 {
@@ -242,7 +241,6 @@ static void copy_lanes(const strip_layout *layout, int64_t pixel, int64_t n_pixe
     for (int64_t i = 0; i < n_pixels; i++, from += pitch, to += LANES) {
         float *lane = to;
         for (int64_t c = 0; c < layout->n_channels; c += LANES, lane += layout->lane_pitch) {
-            __builtin_prefetch(lane + LANES_PREFETCH * LANES, 1, 3);
             UNROLL
             for (int64_t v = 0; v < LANES; v += VEC) {
                 vstore(lane + v, vload(from + c + v));

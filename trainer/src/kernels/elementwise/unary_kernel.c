@@ -13,8 +13,7 @@
 #define INV_SQRT_2_PI 0.39894228F
 #define GELU_CUBIC 0.044715F
 #define MAX_PLAIN_POWER 8.0F
-#define LINE 16             /* floats of a cache line: a whole number of vectors */
-#define UNARY_PREFETCH 1024 /* floats: functions take so long that few lines are under way else */
+#define LINE 16 /* floats of a cache line: a whole number of vectors */
 
 /* Square roots are the compiler's, which are correctly rounded. */
 ALWAYS_INLINE vfloat vsqrt(vfloat x)
@@ -291,11 +290,6 @@ ALWAYS_INLINE void run_block(const dunlin_unary_call *call, dunlin_unary_fn fn, 
 {
     int64_t i = first;
     for (; i + LINE <= end; i += LINE) {
-        __builtin_prefetch(call->x + i + UNARY_PREFETCH, 0, 2);
-        __builtin_prefetch(call->out + i + UNARY_PREFETCH, 1, 3);
-        if (call->dy != NULL) {
-            __builtin_prefetch(call->dy + i + UNARY_PREFETCH, 0, 2);
-        }
         UNROLL
         for (int k = 0; k < LINE; k += VEC) {
             run_vector(call, fn, a, i + k, VEC);

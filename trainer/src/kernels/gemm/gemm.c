@@ -137,13 +137,14 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
 }
 
 /*
- * Whether B, which streams from the second cache, is asked for. Intel's cores that have AVX-512
- * bring it by themselves, and what asks takes the loads' turns (up to 3 % of a product).
+ * Whether B, which streams from the second cache, is asked for. Cores that have AVX-512 bring it by
+ * themselves: on Intel's what asks takes the loads' turns (up to 3 % of a product), on Zen 5 it is
+ * worth nothing (columns_of_b: 0.995, with an interval of 0.988 to 1.002).
  */
 #if defined(__AVX512F__)
-#define PREFETCHES_FOR_B(is_near) (is_near)
+#define PREFETCHES_FOR_B false
 #else
-#define PREFETCHES_FOR_B(is_near) true
+#define PREFETCHES_FOR_B true
 #endif
 
 /* One step of depth: left[i] is A's element of row i. */
@@ -154,7 +155,7 @@ ALWAYS_INLINE vfloat tile_right(const tile_call *call, const float *b, int j, in
         for (int j = 0; j < vectors; j++) {                                                        \
             right[j] = tile_right(call, b, j, vectors, form);                                      \
         }                                                                                          \
-        if (PREFETCHES_FOR_B(is_near)) {                                                           \
+        if (PREFETCHES_FOR_B) {                                                                    \
             __builtin_prefetch(b + PREFETCH_B);                                                    \
             if (vectors * VEC > 16) {                                                              \
                 __builtin_prefetch(b + PREFETCH_B + 16);                                           \
@@ -196,7 +197,7 @@ ALWAYS_INLINE int64_t tile_prefetches(const tile_call *call, int64_t *asked, int
 /* A step of depth by columns and one by rows; the pointers move on. */
 #define COLUMN_STEP(is_near)                                                                       \
     do {                                                                                           \
-        if (PREFETCHES_FOR_B(is_near)) {                                                           \
+        if (PREFETCHES_FOR_B) {                                                                    \
             __builtin_prefetch(a + 8 * a_pitch);                                                   \
         }                                                                                          \
         TILE_STEP(a[i], is_near);                                                                  \

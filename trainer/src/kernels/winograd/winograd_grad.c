@@ -196,22 +196,6 @@ static void dy_points(const wino_grad_job *job, const wino_part *part, const gri
 
 /* --- products --- */
 
-/* Rows of dw that are added to soon: a point's share of those of m channels, the n columns of a
- * panel in every tap. */
-static void ask_weights(const float *dw, int64_t pitch, int64_t tap, const gemm_block *gemm,
-                        int64_t point)
-{
-    const int64_t end = (point + 1) * gemm->m / WINO_POINTS;
-    for (int64_t i = point * gemm->m / WINO_POINTS; i < end; i++) {
-        for (int64_t t = 0; t < TAPS; t++) {
-            const float *row = dw + i * pitch + t * tap;
-            for (int64_t c = 0; c < gemm->n; c += LINE_FLOATS) {
-                __builtin_prefetch(row + c, 1, 2);
-            }
-        }
-    }
-}
-
 /* Channels [channel, channel + m) of the part and the `n` columns of a panel: products, and back
  * to dw. */
 static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_block *gemm,
@@ -224,7 +208,6 @@ static void run_panel(const wino_grad_job *job, const wino_part *part, gemm_bloc
     float *rows = part->dw + (part->channel + channel) * shape->out_c + column;
     gemm->c_rows = c_rows;
     for (int64_t p = 0; p < WINO_POINTS; p++) {
-        ask_weights(rows, shape->out_c, tap, gemm, p);
         for (int64_t i = 0; i < gemm->m; i++) {
             c_rows[i] = part->products + p * plan->u_point + i * plan->width;
         }
