@@ -115,11 +115,11 @@ const costs = [["energy_j", "joules"], ["operand_bytes", "10^9 bytes moved throu
 
 // A curve for each policy, batch and rate, over each of `over` and over what training cost.
 function curves(into, rows, key, y, what, over) {
-  const names = [...new Set(rows.map(r => seriesOf(r, key)))];
-  legend(into, names);
+  const names = [...new Set(rows.map(r => seriesOf(r, key)))], looks = looksOf(names);
+  legend(into, names, (name, i) => looks[i].shape, (name, i) => looks[i].color);
   const box = grid(into);
   const more = costs.filter(([c]) => rows.some(r => r[c] > 0)).slice(0, 2);
-  for (const [x, text] of [...over, ...more]) band(box, over.length + more.length > 1 ? `${what}: over ${text}` : what, rows, names, x, text, key, y);
+  for (const [x, text] of [...over, ...more]) band(box, over.length + more.length > 1 ? `${what}: over ${text}` : what, rows, names, x, text, key, y, looks);
 }
 
 // Sets of one chart have shapes; the names on its axis have colours, or the sets where `isColored`.

@@ -88,7 +88,11 @@ function pairs(rows, policy, keys) {
 }
 
 // A curve of one policy, batch and rate; its runs differ in the seed alone.
-const seriesOf = (row, key) => `${row[key] === String(row.batch) ? "batch " + row.batch : row[key] + (has(row.batch) ? `: batch ${row.batch}` : "")}${has(row.lr) ? `, rate ${+row.lr.toPrecision(3)}` : ""}`;
+function seriesOf(row, key) {
+  const given = String(row[key]), batch = `batch ${row.batch}`;
+  const name = given === String(row.batch) ? batch : !has(row.batch) || row.batch === 0 || given.endsWith(", " + batch) ? given : `${given}: ${batch}`;
+  return name + (has(row.lr) && row.lr > 0 ? `, rate ${+row.lr.toPrecision(3)}` : "");
+}
 // Of each seed its rows, in order.
 const runsOf = rows => unique(rows, "seed").map(s => rows.filter(r => r.seed === s));
 // The clock of training: processor time where a table has it.

@@ -16,6 +16,17 @@ const shapes = ["circle", "rect", "triangle", "rectRot", "crossRot", "star", "cr
 const shapeOf = (name, i) => baseOf(name) === "auto" ? (name.includes(" within ") ? "rectRot" : "circle") : shapes[1 + i % (shapes.length - 1)];
 const labelOf = model => model.replace("1_1", " 1.1").replace("_", " ");
 const isAuto = name => baseOf(name) === "auto";
+// Names of one policy, by batch or rate: each after the first has a lighter shade of its colour, and a shape of its own.
+const lighter = (color, k) => "#" + [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16)).map(v => Math.round(v + (255 - v) * Math.min(0.6, 0.3 * k)).toString(16).padStart(2, "0")).join("");
+function looksOf(names) {
+  const taken = new Set(names.map(shapeOf));
+  return names.map((name, i) => {
+    const color = colorOf(name, i), k = names.slice(0, i).filter((other, j) => colorOf(other, j) === color).length;
+    const free = shapes.find(s => !taken.has(s)) || shapeOf(name, i), shape = k === 0 ? shapeOf(name, i) : free;
+    taken.add(shape);
+    return { color: lighter(color, k), shape };
+  });
+}
 
 Chart.defaults.color = tint("--soft");
 Chart.defaults.borderColor = tint("--line");
@@ -207,7 +218,7 @@ function plot(into, o) {
   const start = o.isLogX ? leastX / 1.15 : o.fromX === undefined ? leastX - 0.02 * (mostX - leastX) : o.fromX;
   const beyond = [], notes = [], far = Math.sqrt(edge * reach);
   const datasets = o.sets.map(s => {
-    const paint = colorOf(s.name, s.i), shape = s.shape || shapeOf(s.name, s.i);
+    const paint = s.paint || colorOf(s.name, s.i), shape = s.shape || shapeOf(s.name, s.i);
     const data = s.points.filter(p => has(p.y)).map(p => {
       const out = isClipped && p.y > limit;
       if (out) beyond.push(`${s.name} ${unit(p.y)} at ${o.unitX ? o.unitX(p.x) : p.x}`);
@@ -215,7 +226,7 @@ function plot(into, o) {
     });
     if (s.isHelp) return { label: "", data, isHelp: true, showLine: true, borderColor: s.paint, borderWidth: s.isLine ? 2 : 0, pointRadius: 0, order: 2, backgroundColor: s.paint + "30", fill: s.fill, tension: 0 };
     return { label: s.name, data, showLine: s.isLine !== false, borderColor: paint, backgroundColor: paint, borderWidth: isAuto(s.name) ? 3.5 : 2, borderDash: s.dash || [], tension: 0, clip: false,
-      order: isAuto(s.name) ? 0 : 1, pointStyle: data.map(p => p.out ? "triangle" : shape), pointRadius: data.map(p => p.out ? 8 : isAuto(s.name) ? 6 : 5)};
+      order: isAuto(s.name) ? 0 : 1, pointStyle: data.map(p => p.out ? "triangle" : shape), pointRadius: data.map(p => p.out ? 8 : p.real.isBare ? 0 : isAuto(s.name) ? 6 : 5)};
   });
   if (isClipped) notes.push(`Beyond the axis (wedges at its edge): ${beyond.join("; ")}.`);
   if (range.isCut) notes.push(cutNote("upright", range.min));
@@ -237,8 +248,11 @@ function plot(into, o) {
   });
 }
 
-/* Means over the seeds with their range as a band, and at the end of each curve the standard error of the test set. */
-function band(into, title, rows, names, x, text, key, y) {
+/*
+ * Means over the seeds with their range as a band, and at the end of each curve the standard error of the test set. A long curve has
+ * about ten marks. `looks`: of the names.
+ */
+function band(into, title, rows, names, x, text, key, y, looks = looksOf(names)) {
   const sets = [], known = [];
   let most = 0;
   names.forEach((name, i) => {
@@ -254,9 +268,11 @@ function band(into, title, rows, names, x, text, key, y) {
       last.high = last.y + error;
       known.push(tested);
     }
-    sets.push({ name, i, points: middle });
+    const every = Math.ceil(n / 10);
+    middle.forEach((p, k) => { p.isBare = (n - 1 - k) % every !== 0; });
+    sets.push({ name, i, points: middle, paint: looks[i].color, shape: looks[i].shape });
     if (runs.length > 1) {
-      const help = { name: "", i, isHelp: true, paint: colorOf(name, i) };
+      const help = { name: "", i, isHelp: true, paint: looks[i].color };
       sets.push({ ...help, points: points(v => Math.max(...v)), fill: "+1" }, { ...help, points: points(v => Math.min(...v)) });
     }
   });

@@ -53,18 +53,23 @@ function whyNot(a, b) {
 }
 const isApart = (a, b) => whyNot(a, b) === "";
 
-// The batch that auto affords beside the best of the others.
+// The batch that auto affords beside the best of the others: the best of each, where one policy has several.
 function againstBest(on, affording) {
   const of = affording.filter(l => l.policy === "auto" || l.name.startsWith("auto"));
-  if (of.length === 0 || unique(affording, "batch").length < 2) return [];
+  if (of.length === 0) return [];
   const better = (a, b) => a.accuracy > b.accuracy ? a : b;
-  const auto = of.reduce(better), best = affording.reduce(better);
-  if (best.batch !== auto.batch) {
-    return [[isApart(best, auto) ? `${on}: the batch that auto affords does not learn best in these epochs: ${percent1(best.accuracy)} with batch ${best.batch} against ${percent1(auto.accuracy)} with ${auto.batch}, in every one of ${best.ends.length} seeds.`
-      : `${on}: batch ${best.batch} ends ahead of the ${auto.batch} that auto affords, but ${whyNot(best, auto)}.`, true]];
+  const auto = of.reduce(better), others = affording.filter(l => !of.includes(l) && l.batch !== auto.batch), said = [];
+  if (others.length > 0) {
+    const best = others.reduce(better), isAhead = auto.accuracy >= best.accuracy, [first, second] = isAhead ? [auto, best] : [best, auto], why = whyNot(first, second);
+    const points = `${(100 * (first.accuracy - second.accuracy)).toFixed(1)} points more than ${percent1(second.accuracy)} with ${isAhead ? `the ${best.batch} that ${best.policy || best.name} affords` : `the ${auto.batch} that auto affords`}`;
+    const time = has(auto.time) && best.time > 0 ? `, after ${times(first.time / second.time)} the time` : "";
+    if (why !== "") said.push([`${on}: ${isAhead ? `the batch that auto affords, ${auto.batch}, ends ahead` : `batch ${best.batch} ends ahead of the ${auto.batch} that auto affords`}, but ${why} (beside batch ${second.batch}).`, true]);
+    else if (isAhead) said.push([`${on}: the batch that auto affords, ${auto.batch}, learns best, in every one of ${auto.ends.length} seeds: ${points}${time}.`]);
+    else said.push([`${on}: the batch that auto affords does not learn best in these epochs: with batch ${best.batch} ${points}, in every one of ${best.ends.length} seeds${time}.`, true]);
   }
-  const rest = affording.filter(l => l.batch !== auto.batch), close = rest.find(l => !isApart(auto, l));
-  return [[close ? `${on}: the batch that auto affords, ${auto.batch}, ends ahead, but ${whyNot(auto, close)} (beside batch ${close.batch}).` : `${on}: the batch that auto affords, ${auto.batch}, learns best, in every one of ${auto.ends.length} seeds.`, !!close]];
+  const most = of.reduce((a, b) => a.batch > b.batch ? a : b);
+  if (most !== auto) said.push([`${on}: of the batches that auto affords the largest is not the best: ${percent1(auto.accuracy)} with ${auto.batch}, ${percent1(most.accuracy)} with ${most.batch}${isApart(auto, most) ? "" : ` (${whyNot(auto, most)})`}.`, true]);
+  return said;
 }
 
 const words = {
@@ -252,7 +257,7 @@ const words = {
         const accuracy = ends.length ? mean(ends.map(r => r.test_accuracy)) : NaN;
         return { v, batch: all[0].batch, policy: all[0].policy, name: all[0].variant, isGhost: !(all[0].budget_bytes > 0), ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, time: ends.length ? mean(ends.map(r => r[clock])) : NaN };
       });
-      for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${on}, ${l.v}: ${l.batch === 0 ? "not even one example fits" : "it diverged"}.`]);
+      for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${on}, ${l.v}: ${l.batch > 0 ? "it diverged" : /, batch \d+$/.test(l.name) ? "that batch does not fit" : "not even one example fits"}.`]);
       const text = l => `${l.v}: ${percent1(l.accuracy)}${spread(l.ends.map(r => r.test_accuracy))}${has(l.time) ? ` after ${l.time.toFixed(1)} ${unit}` : ""}`;
       const affording = lasts.filter(l => !l.isGhost && l.ends.length > 0), ghosts = lasts.filter(l => l.isGhost && l.ends.length > 0);
       if (affording.length > 0) {
