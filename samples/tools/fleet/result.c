@@ -77,12 +77,17 @@ static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)
                      (json_int_t)totals->n_accepted, "calls_failed", (json_int_t)totals->n_failed);
 }
 
-/* What a key of the rounds sums up to: HTTP bodies of all of them. */
+/* What a key of the rounds sums up to: HTTP bodies of all of them. Null where a private round tells
+ * none. */
 static json_t *sum_of(const json_t *rounds, const char *key)
 {
     json_int_t sum = 0;
     for (size_t i = 0; i < json_array_size(rounds); i++) {
-        sum += json_integer_value(json_object_get(json_array_get(rounds, i), key));
+        const json_t *value = json_object_get(json_array_get(rounds, i), key);
+        if (!json_is_integer(value)) {
+            return json_null();
+        }
+        sum += json_integer_value(value);
     }
     return json_integer(sum);
 }
