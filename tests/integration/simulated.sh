@@ -119,6 +119,20 @@ assert d["simulated"]["budgets"][0]["planned_bytes"] < e["simulated"]["budgets"]
 assert e["rounds"][0]["devices"]["loss_after"] < e["rounds"][0]["devices"]["loss_before"]
 assert 0 < d["rounds"][0]["peak_bytes_max"] < e["rounds"][0]["peak_bytes_max"], (d["rounds"][0], e["rounds"][0])
 PYTHON
+# Part of the work: slow devices do what they can by half of the deadline, and are late no more.
+run devices 1 3 part "${odd[@]}" --partial 0.5
+run devices 2 3 same "${odd[@]}" --partial 0.5
+cmp part.csv same.csv
+python3 - <<'PYTHON'
+import json
+a, part, same = (json.load(open(name + ".json")) for name in ("a", "part", "same"))
+assert part["models_sha256"] == same["models_sha256"] != a["models_sha256"]
+slow = [run["simulated"]["classes"][1] for run in (a, part)]
+assert slow[0]["partial"] == 0 < slow[1]["partial"] <= slow[1]["accepted"], slow
+assert part["simulated"]["classes"][0]["partial"] == 0, "fast devices do all of it"
+late = [one["dropped_by"].get("late", 0) for one in slow]
+assert late[1] <= late[0] and part["setup"]["partial"] == 0.5, late
+PYTHON
 grep -q 'id="classes"' report.html
 grep -q '"sim_hours"' report.html
 [ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
@@ -131,6 +145,8 @@ expect 2 "needs --costs" fleet --serve --devices devices
 expect 2 "--budget" fleet --serve "${some[@]}" --budget 4MiB
 expect 2 "--batch max" fleet --serve "${some[@]}" --batch max --budget 1MiB
 expect 2 "--algorithm scaffold" fleet --serve "${some[@]}" --algorithm scaffold
+expect 2 "--partial 1.5" fleet --serve "${some[@]}" --partial 1.5
+expect 2 "--partial is for the server" fleet --server https://127.0.0.1:1 --ca x --partial 0.5
 expect 2 "--clients 40 is more than the 31 devices" fleet --serve "${some[@]}" --clients 40
 expect 2 "go with --devices" fleet --serve --events x
 expect 1 "batch 32; this run has lenet5 with 61706 and batch 16" fleet --serve "${some[@]}" --batch 16

@@ -63,6 +63,11 @@ static void check_training(dunlin__rules *rules, const dunlin__training_plan *pl
     dunlin__rule_true(rules, "prox_mu",
                       !(plan->prox_mu > 0.0f) || plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX,
                       "is given, but the algorithm is not FEDPROX");
+    dunlin__rule_real(rules, "partial_share", (double)plan->partial_share, 0.0, 1.0);
+    dunlin__rule_true(rules, "partial_share",
+                      !(plan->partial_share > 0.0f) ||
+                          plan->algorithm != DUNLIN_V1_ALGORITHM_SCAFFOLD,
+                      "is given, but the algorithm is SCAFFOLD");
     dunlin__rule_true(rules, "noise_multiplier",
                       !(plan->noise_multiplier > 0.0f) || plan->clip_norm > 0.0f,
                       "is given without a clip_norm");

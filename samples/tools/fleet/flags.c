@@ -208,6 +208,10 @@ static const arg args[] = {
     {"--report", ARG_TEXT, AT(report_file), "FILE", "a self-contained HTML page", 0, 0, 0},
     {"--json", ARG_TEXT, AT(json_file), "FILE", "the results as JSON; - for standard output", 0, 0,
      0},
+    {NULL, ARG_HEADING, 0, NULL, "rounds for unequal devices", 0, 0, 0},
+    {"--partial", ARG_F64, AT(partial), "SHARE",
+     "a training ends after this share of the deadline, and counts for what it did (all of it)",
+     0.01, 0.99, 0},
     {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
     {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},
     {"--costs", ARG_TEXT, AT(costs_file), "FILE", "with --devices: what a step takes", 0, 0, 0},
@@ -383,8 +387,9 @@ static int check_server(const fleet_flags *flags)
 static int check(fleet_flags *flags)
 {
     int (*const checks[])(fleet_flags *) = {
-        check_partition,  check_algorithm,      check_batch,          check_retry,
-        check_validation, fleet_check_strategy, fleet_check_compress, fleet_check_dp};
+        check_partition,      check_algorithm,  check_batch,
+        check_retry,          check_validation, fleet_check_strategy,
+        fleet_check_compress, fleet_check_dp,   fleet_check_unequal};
     if (flags->make_devices != NULL) {
         return sim_check_make(flags);
     }

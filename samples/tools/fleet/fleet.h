@@ -104,6 +104,8 @@ typedef struct fleet_flags {
     const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;
     double sim_hours;
     bool has_clients;
+    double partial;                   /* 0: all of the work; unequal.c, as the next */
+    const char *buffered, *selection; /* NULL: not given */
     /* Derived. */
     const char *strategy_name; /* without the number after it */
     data_choice choice;
@@ -146,6 +148,11 @@ void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan);
 /* dp.c: noise on the rounds, and the task's key of it. */
 int fleet_check_dp(fleet_flags *flags);
 void fleet_dp_json(const fleet_flags *flags, json_t *task);
+
+/* unequal.c: rounds for unequal devices; the keys that become of it in the task file and its plan.
+ */
+int fleet_check_unequal(fleet_flags *flags);
+void fleet_unequal_json(const fleet_flags *flags, json_t *task, json_t *plan);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

@@ -48,6 +48,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         (void)json_object_set_new(setup, "grad_bits", json_string(flags->grad_bits));
     }
     fleet_dp_json(flags, setup);
+    fleet_unequal_json(flags, setup, setup);
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(

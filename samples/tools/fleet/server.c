@@ -119,6 +119,7 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     fleet_compress_json(flags, task, plan);
     fleet_precision_json(flags, task, plan);
     fleet_dp_json(flags, task);
+    fleet_unequal_json(flags, task, plan);
     add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));

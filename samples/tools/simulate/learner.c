@@ -6,6 +6,8 @@
  */
 #include "simulation.h"
 
+#include <dunlin/trainer_advanced.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +183,44 @@ static int64_t n_trained(const sim_learner *learner)
     return task->max_steps > 0 && task->max_steps < n / batch ? task->max_steps * batch : n;
 }
 
+/* Steps of all epochs on this device, as its trainer counts them. */
+static int64_t n_ordered_steps(const sim_learner *learner)
+{
+    static const dunlin_remainder remainder_of[] = {
+        [DUNLIN_TASK_REMAINDER_KEEP] = DUNLIN_REMAINDER_KEEP,
+        [DUNLIN_TASK_REMAINDER_DROP] = DUNLIN_REMAINDER_DROP,
+        [DUNLIN_TASK_REMAINDER_JOIN] = DUNLIN_REMAINDER_JOIN};
+    const dunlin_task *task = &learner->task.task;
+    const int64_t batch = learner->sim->costs.batch;
+    const int64_t n = n_examples(learner);
+    const dunlin_remainder remainder =
+        n < batch ? DUNLIN_REMAINDER_KEEP : remainder_of[task->remainder];
+    const int64_t n_steps =
+        (task->epochs > 0 ? task->epochs : 1) * dunlin_epoch_steps(n, batch, remainder);
+    return task->max_steps > 0 && task->max_steps < n_steps ? task->max_steps : n_steps;
+}
+
+/* A device that is too slow for the plan's share of the deadline does the steps that fit, at least
+ * one, and says which part of its work they are. */
+static void cut_training(sim_learner *learner)
+{
+    const simulation *sim = learner->sim;
+    dunlin_task *task = &learner->task.task;
+    const int64_t left_us = task->partial_ms * 1000 - (sim->now_us - learner->loaded_us);
+    learner->done_share = 1.0;
+    if (task->partial_ms == 0 || learner->total_us <= left_us) {
+        return;
+    }
+    const int64_t n_ordered = n_ordered_steps(learner);
+    const int64_t step_us = (learner->total_us + n_ordered - 1) / n_ordered;
+    const int64_t n_fit = left_us / step_us;
+    task->max_steps = n_fit > 1 ? n_fit : 1;
+    if (task->max_steps < n_ordered) {
+        learner->done_share = (double)task->max_steps / (double)n_ordered;
+        learner->total_us = task->max_steps * step_us;
+    }
+}
+
 /* Whether the app is ended in this training, and when. */
 static int64_t draw_failure(const sim_learner *learner)
 {
@@ -233,13 +273,24 @@ static dunlin_status load(void *self, const dunlin_task *task, const dunlin_weig
         return status;
     }
     keep_task(&learner->task, task);
-    learner->done_us = 0;
-    learner->total_us =
-        sim_train_us(&sim->costs, learner->row, time_factor(learner), n_trained(learner));
-    learner->fails_us = draw_failure(learner);
+    learner->loaded_us = sim->now_us;
+    learner->done_share = 1.0;
     learner->is_loaded = true;
     sim->of_row[learner->row] += task->kind == DUNLIN_TASK_TRAIN ? 1 : 0;
     return DUNLIN_OK;
+}
+
+/* How long the training takes, and whether the app is ended in it. */
+static void begin_training(sim_learner *learner)
+{
+    learner->done_us = 0;
+    learner->total_us =
+        sim_train_us(&learner->sim->costs, learner->row, time_factor(learner), n_trained(learner));
+    cut_training(learner);
+    learner->fails_us = draw_failure(learner);
+    learner->job.run_fn = run_job;
+    learner->is_queued = true;
+    sim_jobs_add(learner->sim->jobs, &learner->job);
 }
 
 /* The next piece of simulated time: to the end, or to what happens before that. */
@@ -264,9 +315,7 @@ static dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_
     sim_learner *learner = self;
     (void)max_ms;
     if (!learner->is_queued) {
-        learner->job.run_fn = run_job;
-        learner->is_queued = true;
-        sim_jobs_add(learner->sim->jobs, &learner->job);
+        begin_training(learner);
     }
     const int64_t piece_us = next_piece_us(learner);
     learner->done_us += piece_us;
@@ -278,6 +327,7 @@ static dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_
     sim_jobs_wait(learner->sim->jobs, &learner->job);
     learner->has_result = learner->status == DUNLIN_OK;
     *out_report = learner->result;
+    out_report->done_share = learner->done_share;
     return learner->status;
 }
 

@@ -39,14 +39,15 @@ static json_t *classes_of(const simulation *sim)
         const double accuracy =
             sums->n_examples > 0 ? (double)sums->n_right / (double)sums->n_examples : -1.0;
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", "name",
-                            sim->devices.classes[i].name, "time_factor",
-                            sim->devices.classes[i].time_factor, "devices",
-                            (json_int_t)sums->n_devices, "assigned", (json_int_t)sums->n_assigned,
-                            "accepted", (json_int_t)sums->n_accepted, "dropped_by",
-                            causes_of(sums->dropped), "accepted_by_hour", accepted_by_hour(sums),
-                            "accuracy", share_or_null(accuracy), "bytes_down",
-                            (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
+            list,
+            json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", "name",
+                      sim->devices.classes[i].name, "time_factor",
+                      sim->devices.classes[i].time_factor, "devices", (json_int_t)sums->n_devices,
+                      "assigned", (json_int_t)sums->n_assigned, "accepted",
+                      (json_int_t)sums->n_accepted, "partial", (json_int_t)sums->n_partial,
+                      "dropped_by", causes_of(sums->dropped), "accepted_by_hour",
+                      accepted_by_hour(sums), "accuracy", share_or_null(accuracy), "bytes_down",
+                      (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
     }
     return list;
 }

@@ -61,8 +61,10 @@ typedef struct sim_learner {
     bool is_queued;
     bool has_result;     /* `result` and `values` are of the training */
     bool is_interrupted; /* the app has just been ended; the simulation clears it */
+    int64_t loaded_us;
     int64_t total_us, done_us;
-    int64_t fails_us; /* of done_us; -1: not in this round */
+    double done_share; /* of the work, 1: all */
+    int64_t fails_us;  /* of done_us; -1: not in this round */
     dunlin_learner_report result;
     dunlin_status status; /* of the job */
     char text[SIM_TEXT_BYTES];
@@ -90,6 +92,7 @@ typedef struct sim_client {
 
 typedef struct sim_class_sums {
     int64_t n_devices, n_assigned, n_accepted;
+    int64_t n_partial; /* of the accepted: with part of the work */
     int64_t dropped[SIM_CAUSES];
     int64_t accepted_at[24]; /* by hour of the day */
     uint64_t bytes_down, bytes_up;

@@ -87,6 +87,7 @@ static void end_work(simulation *sim, sim_client *client, dunlin_status status,
     if (status == DUNLIN_OK && report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
         client->n_accepted++;
         sums->n_accepted++;
+        sums->n_partial += client->learner.done_share < 1.0 ? 1 : 0;
         sums->accepted_at[us % sim->devices.period_us * 24 / sim->devices.period_us]++;
         if (round <= (uint64_t)sim->n_rounds && report->peak_bytes > sim->peaks[round]) {
             sim->peaks[round] = report->peak_bytes;

@@ -206,6 +206,10 @@ typedef struct dunlin_task {
      * no such precision says UNSUPPORTED, and names it. Readable until load() returns. */
     const char *precision;
     int32_t grad_bits;
+    /* Training: the server takes part of the work rather than none: so many ms after load (waits
+     * counted) the client ends a fit that tells its done_share, between two steps, and saves what
+     * there is. Others train to their end. 0: all of the work is wanted. */
+    int64_t partial_ms;
 } dunlin_task;
 #define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 
@@ -248,6 +252,11 @@ typedef struct dunlin_learner_report {
      * METRICS_MOST is left out, which one line of the log says; the round goes on. NULL: none. */
     const dunlin_learner_metric *metrics;
     int32_t n_metrics;
+    /* Of fit: which part of the ordered work is done, above 0 to 1. A learner that tells it stands
+     * between two steps when fit returns, and takes save() then, also before it is_done: see
+     * partial_ms. The update of a training that ends with less than 1 counts for that part of
+     * n_examples, at least for one. 0: not known; when done, all of it. */
+    double done_share;
 } dunlin_learner_report;
 #define DUNLIN_LEARNER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_learner_report)
 

@@ -229,6 +229,8 @@ static dunlin_status fit(dunlin_builtin *builtin, int64_t max_ms, dunlin_learner
     out_report->is_done = is_over || builtin->cursor.is_done || has_all_steps(builtin);
     out_report->n_examples = builtin->source.n_examples;
     out_report->n_steps = builtin->n_steps;
+    const double share = (double)builtin->n_steps / (double)dunlin__builtin_round_steps(builtin);
+    out_report->done_share = out_report->is_done || share > 1.0 ? 1.0 : share;
     out_report->loss = mean_of(builtin->loss_sum, builtin->weight_sum);
     out_report->accuracy = mean_of(builtin->right_sum, (double)builtin->n_counted);
     note_peak(builtin, out_report);

@@ -61,6 +61,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin
 DUNLIN_NODISCARD dunlin_status dunlin__builtin_begin_plan(dunlin_builtin *builtin,
                                                           const dunlin_task *task);
 
+/* Steps that the task orders, of this round on this device. */
+int64_t dunlin__builtin_round_steps(const dunlin_builtin *builtin);
+
 /* --- builtin_weights.c --- */
 
 /* Every tensor of base into the trainer; every parameter of the model must be in base, once. */

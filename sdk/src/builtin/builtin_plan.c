@@ -216,6 +216,13 @@ static int64_t count_steps(const dunlin_builtin *builtin, int64_t epoch_steps)
     return builtin->max_steps > 0 && builtin->max_steps < n ? builtin->max_steps : n;
 }
 
+int64_t dunlin__builtin_round_steps(const dunlin_builtin *builtin)
+{
+    return count_steps(builtin,
+                       dunlin_epoch_steps(builtin->source.n_examples, builtin->slot->recipe.batch,
+                                          builtin->remainder));
+}
+
 /* a times b, at most MOST_STEPS. */
 static int64_t multiply(int64_t a, int64_t b)
 {
@@ -229,7 +236,7 @@ static dunlin_schedule schedule_of(const dunlin_builtin *builtin, const dunlin_t
     const dunlin_task_schedule *from = task->schedule;
     const int64_t epoch_steps = dunlin_epoch_steps(builtin->source.n_examples,
                                                    builtin->slot->recipe.batch, builtin->remainder);
-    const int64_t round_steps = count_steps(builtin, epoch_steps);
+    const int64_t round_steps = dunlin__builtin_round_steps(builtin);
     const int64_t before =
         task->round > 0 && task->round < (uint64_t)MOST_STEPS ? (int64_t)task->round - 1 : 0;
     const int64_t total = multiply(from->n_rounds, round_steps);

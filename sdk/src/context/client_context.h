@@ -59,7 +59,8 @@ typedef struct dunlin__round {
     dunlin_weights_reader base;
     dunlin_weights_reader correction; /* of SCAFFOLD */
     bool is_loaded;                   /* the learner holds this round */
-    bool is_fitted;                   /* and has been trained to the end */
+    bool is_fitted;                   /* and has been trained to the end, or as far as it may */
+    double done_share;                /* of its training; 0: not known, or all */
     dunlin__app_metric *metrics;      /* the app's own: room for DUNLIN_WIRE_METRICS; NULL: none */
     uint32_t n_metrics;
     dunlin__checkpoint_pace pace;

@@ -11,6 +11,7 @@
 #include "context/client_context.h"
 #include "context/round_examples.h"
 #include "learner_report.h"
+#include "partial.h"
 #include "session/session.h"
 #include "store/store.h"
 #include "task_orders.h"
@@ -69,7 +70,8 @@ static dunlin_status load_weights(dunlin_client *client)
         .max_steps = plan->max_steps > INT64_MAX ? 0 : (int64_t)plan->max_steps,
         .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
         .config_bytes = plan->learner_config.size,
-        .n_examples = client->journal.n_examples};
+        .n_examples = client->journal.n_examples,
+        .partial_ms = dunlin__partial_left_ms(client)};
     dunlin__task_orders orders;
     dunlin__task_take_orders(plan, &orders, &task);
     if (dunlin__round_is_scaffold(client)) {
@@ -86,6 +88,7 @@ static dunlin_status load_weights(dunlin_client *client)
     }
     round->is_loaded = true;
     round->is_fitted = false;
+    round->done_share = 0.0;
     return DUNLIN_OK;
 }
 
@@ -135,6 +138,8 @@ static dunlin_status call_learner(dunlin_client *client, bool is_fit, int64_t ma
     int64_t begun_ms = boot_ms(client);
     const double begun_j = energy_now(client);
     int64_t slice_ms = max_ms > 0 && max_ms < FIT_SLICE_MS ? max_ms : FIT_SLICE_MS;
+    const int64_t partial_ms = is_fit ? dunlin__partial_left_ms(client) : 0;
+    slice_ms = partial_ms > 0 && partial_ms < slice_ms ? partial_ms : slice_ms;
     dunlin_status status = is_fit ? ops->fit(client->learner.self, slice_ms, out_report)
                                   : ops->evaluate(client->learner.self, slice_ms, out_report);
     count_energy(client, begun_j);
@@ -212,9 +217,13 @@ static dunlin_status fit_slice(dunlin_client *client, int64_t max_ms)
     DUNLIN_TRY(status);
     bool is_begun = journal->n_examples != 0;
     take_work(client, &report);
-    client->round->is_fitted = report.is_done;
+    client->round->done_share = report.done_share;
+    client->round->is_fitted = report.is_done || dunlin__partial_is_over(client, &report);
     if (report.is_done) {
         return dunlin__metrics_of_learner(client, &report);
+    }
+    if (client->round->is_fitted) {
+        return DUNLIN_OK;
     }
     if (!is_begun && journal->n_examples != 0) {
         /* With which examples the round was begun: it goes on with the same after a kill. */
@@ -246,7 +255,11 @@ static dunlin_status learn_slice(dunlin_client *client, int64_t max_ms, bool *ou
     }
     *out_is_done =
         round->is_fitted && (!evaluates || (journal->evaluated & DUNLIN_EVALUATED_AFTER) != 0);
-    return *out_is_done ? dunlin__update_write(client) : DUNLIN_OK;
+    if (!*out_is_done) {
+        return DUNLIN_OK;
+    }
+    dunlin__partial_weigh(client);
+    return dunlin__update_write(client);
 }
 
 dunlin_status dunlin__learner_work(dunlin_client *client, int64_t max_ms, dunlin__event *out_event,

@@ -53,6 +53,7 @@ dunlin_status dunlin__learner_report_check(const dunlin_learner_report *report, 
     DUNLIN_TRY(check_count(error, "steps", report->n_steps, 0));
     DUNLIN_TRY(check_real(error, "a loss", report->loss, -DUNLIN_LEARNER_LOSS_MOST,
                           DUNLIN_LEARNER_LOSS_MOST));
+    DUNLIN_TRY(check_real(error, "a share of its work", report->done_share, 0.0, 1.0));
     return check_real(error, "an accuracy", report->accuracy, 0.0, 1.0);
 }
 

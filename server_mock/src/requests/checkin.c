@@ -217,6 +217,7 @@ static void fill_plan(const dunlin__server *server, int64_t client_index, bool p
     }
     plan->chunk_bytes = server->layout.chunk_bytes;
     plan->evaluates = from->evaluates;
+    plan->partial_share = (float)from->partial;
     dunlin__orders_fill(&server->task, server->round.round, plan);
 }
 

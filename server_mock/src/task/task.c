@@ -75,6 +75,7 @@ static const dunlin__task_field plan_fields[] = {
     TASK("clip_quantile", plan.clip_quantile, DUNLIN_TASK_REAL, 0.01, 0.99, 0),
     TASK("clip_rate", plan.clip_rate, DUNLIN_TASK_REAL, 1e-6, 10, 0.2),
     TASK("evaluate", plan.evaluates, DUNLIN_TASK_BOOL, 0, 1, 0),
+    TASK("partial", plan.partial, DUNLIN_TASK_REAL, 0, 0.99, 0),
     TASK("decay_norms", plan.orders.decays_norms, DUNLIN_TASK_BOOL, 0, 1, 1),
     TASK("warmup", plan.orders.warmup_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),
     TASK("lr_period", plan.orders.period_steps, DUNLIN_TASK_U64, 0, MAX_EXAMPLES, 0),

@@ -64,6 +64,7 @@ typedef struct dunlin__server_plan {
     double clip_quantile; /* of the updates that are to be within it; 0: it stays */
     double clip_rate;     /* by which it is moved */
     bool evaluates;       /* before and after the training, on the device's own examples */
+    double partial;       /* a training ends when so much of its time is over; 0: at its own end */
     dunlin__server_orders orders;
 } dunlin__server_plan;
 

@@ -40,6 +40,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_PRECISION] = "plan.precision",
     [DUNLIN_TRAIT_INT8] = "plan.precision with update_form weights, its default",
     [DUNLIN_TRAIT_DP] = "dp",
+    [DUNLIN_TRAIT_PARTIAL] = "plan.partial",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -81,6 +82,8 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PARAMETERS, PLAIN),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_SCHEDULE, PLAIN),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_GRADIENT_CLIP, PLAIN),
+    REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PARTIAL,
+           "it averages devices alike, whatever they did"),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, DUNLIN_TRAIT_PACKED,
            "an update that is rounded would not fit its variate"),
     REFUSE(DUNLIN_TRAIT_INT8, DUNLIN_TRAIT_PACKED, "differences are packed: update_form delta"),
@@ -169,7 +172,8 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(orders->ignores_label, DUNLIN_TRAIT_IGNORED_LABEL) |
            bit_if(orders->precision[0] != '\0', DUNLIN_TRAIT_PRECISION) |
            bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
-           bit_if(task->dp.is_on, DUNLIN_TRAIT_DP);
+           bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
+           bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)
