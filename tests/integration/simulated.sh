@@ -133,6 +133,22 @@ assert part["simulated"]["classes"][0]["partial"] == 0, "fast devices do all of 
 late = [one["dropped_by"].get("late", 0) for one in slow]
 assert late[1] <= late[0] and part["setup"]["partial"] == 0.5, late
 PYTHON
+# Rounds that overlap: stale updates count, the same run twice.
+late=(--rounds 8 --cohort 3 --over-select 4 --deadline 400 --buffered 4)
+run devices 1 3 over "${late[@]}"
+run devices 2 3 same "${late[@]}"
+cmp over.csv same.csv
+python3 - <<'PYTHON'
+import json
+over, same = (json.load(open(name + ".json")) for name in ("over", "same"))
+assert over["models_sha256"] == same["models_sha256"] is not None
+stale = [r["metrics"]["server/staleness"] for r in over["rounds"]]
+assert [x["n"] for x in stale] == [3] * 8 and max(x["max"] for x in stale) > 0, stale
+assert all(0 <= x["min"] <= x["mean"] <= x["max"] <= 4 for x in stale), stale
+assert over["setup"]["buffered"] == {"max_staleness": 4, "exponent": 0.5} and over["setup"]["is_repeatable"] is True
+for one in over["simulated"]["classes"]:
+    assert one["assigned"] == one["accepted"] + sum(one["dropped_by"].values()), one
+PYTHON
 grep -q 'id="classes"' report.html
 grep -q '"sim_hours"' report.html
 [ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
@@ -147,6 +163,9 @@ expect 2 "--batch max" fleet --serve "${some[@]}" --batch max --budget 1MiB
 expect 2 "--algorithm scaffold" fleet --serve "${some[@]}" --algorithm scaffold
 expect 2 "--partial 1.5" fleet --serve "${some[@]}" --partial 1.5
 expect 2 "--partial is for the server" fleet --server https://127.0.0.1:1 --ca x --partial 0.5
+expect 2 "--buffered 33: not MAX" fleet --serve "${some[@]}" --buffered 33
+expect 2 "--buffered 3:x: not MAX" fleet --serve "${some[@]}" --buffered 3:x
+expect 2 "--strategy median does not go with --buffered" fleet --serve "${some[@]}" --buffered 3 --strategy median
 expect 2 "--clients 40 is more than the 31 devices" fleet --serve "${some[@]}" --clients 40
 expect 2 "go with --devices" fleet --serve --events x
 expect 1 "batch 32; this run has lenet5 with 61706 and batch 16" fleet --serve "${some[@]}" --batch 16

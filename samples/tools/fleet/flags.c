@@ -212,6 +212,10 @@ static const arg args[] = {
     {"--partial", ARG_F64, AT(partial), "SHARE",
      "a training ends after this share of the deadline, and counts for what it did (all of it)",
      0.01, 0.99, 0},
+    {"--buffered", ARG_TEXT, AT(buffered), "MAX[:EXPONENT]",
+     "rounds overlap (FedBuff): --cohort updates close one, --over-select times as many work at a "
+     "time; a base may be MAX rounds older, t rounds count (1 + t)^-EXPONENT (0.5)",
+     0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
     {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},
     {"--costs", ARG_TEXT, AT(costs_file), "FILE", "with --devices: what a step takes", 0, 0, 0},

@@ -49,6 +49,10 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     }
     fleet_dp_json(flags, setup);
     fleet_unequal_json(flags, setup, setup);
+    if (flags->buffered != NULL) { /* who is fast decides there, by the real clock by chance */
+        (void)json_object_set_new(setup, "is_repeatable",
+                                  json_boolean(flags->devices_file != NULL));
+    }
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(

@@ -103,16 +103,17 @@ static int write_task(const fleet_flags *flags, const fleet_world *world, const 
     json_t *orders = fleet_orders_json(flags);
     (void)json_object_update(plan, orders);
     json_decref(orders);
-    json_t *task =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:I, s:o}",
-                  "population", flags->population, "task", "train", "model", flags->model, "image",
-                  (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
-                  (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds",
-                  (json_int_t)flags->n_rounds, "cohort", (json_int_t)flags->cohort, "clients",
-                  flags->devices_file != NULL ? (json_int_t)0 : (json_int_t)flags->n_clients,
-                  "over_select", flags->over_select, "deadline_s", flags->deadline_s, "seed",
-                  (json_int_t)flags->seed, "algorithm", flags->algorithm, "evaluate_every",
-                  (json_int_t)flags->evaluate_every, "plan", plan);
+    json_t *task = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:I, s:o}", "population",
+        flags->population, "task", "train", "model", flags->model, "image",
+        (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
+        (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds", (json_int_t)flags->n_rounds,
+        "cohort", (json_int_t)flags->cohort, "clients",
+        flags->devices_file != NULL || flags->buffered != NULL ? (json_int_t)0
+                                                               : (json_int_t)flags->n_clients,
+        "over_select", flags->over_select, "deadline_s", flags->deadline_s, "seed",
+        (json_int_t)flags->seed, "algorithm", flags->algorithm, "evaluate_every",
+        (json_int_t)flags->evaluate_every, "plan", plan);
     /* The devices are the fleet's own: none counts for more examples than there are. */
     (void)json_object_set_new(task, "weight_cap", json_integer(most_examples(world)));
     fleet_strategy_json(flags, task);

@@ -10,6 +10,7 @@
 #include "call_macros.h"
 #include "model/models.h"
 #include "rounds/ahead.h"
+#include "rounds/buffered.h"
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
@@ -110,7 +111,8 @@ static void fill_offer(const dunlin__call_state *call, const dunlin__session_row
     offer->upload_bytes = is_evaluation ? 0
                                         : most_up(server, session->packs) + model->n_control_bytes +
                                               model->n_manifest_bytes;
-    offer->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
+    offer->aggregation =
+        server->task.buffered.is_on ? DUNLIN_V1_AGGREGATION_BUFFERED : DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[DUNLIN_SERVER_FEATURES];
     size_t n_features = dunlin__server_features(&server->task, session->packs, features);
     for (size_t i = 0; i < n_features; i++) {
@@ -242,7 +244,8 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     if (unpacks) {
         dunlin__packed_fill(&server->models[0], assignment);
     }
-    assignment->aggregation = DUNLIN_V1_AGGREGATION_PLAIN;
+    assignment->aggregation =
+        server->task.buffered.is_on ? DUNLIN_V1_AGGREGATION_BUFFERED : DUNLIN_V1_AGGREGATION_PLAIN;
     uint32_t features[DUNLIN_SERVER_FEATURES];
     size_t n_features = dunlin__server_features(&server->task, row->packs, features);
     for (size_t i = 0; i < n_features; i++) {
@@ -257,15 +260,18 @@ static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row 
                             dunlin__accept_response *answer, dunlin_error *error)
 {
     dunlin__server *server = call->server;
-    if (server->round.deadline_ms == 0) {
-        server->round.deadline_ms = call->now_ms + (int64_t)dunlin__server_task_deadline_ms(
-                                                       &server->task, server->round.round);
+    const int64_t own_ms =
+        call->now_ms + (int64_t)dunlin__server_task_deadline_ms(&server->task, server->round.round);
+    const bool is_buffered = server->task.buffered.is_on; /* each has its own time then */
+    if (server->round.deadline_ms == 0 && !is_buffered) {
+        server->round.deadline_ms = own_ms;
         DUNLIN_TRY(dunlin__server_db_put_round(server->db, &server->round, error));
     }
     dunlin__assignment_row row = {.device = call->device->row.row,
                                   .round = server->round.round,
                                   .state = DUNLIN_WORK_OPEN,
-                                  .deadline_ms = server->round.deadline_ms,
+                                  .deadline_ms = is_buffered ? own_ms : server->round.deadline_ms,
+                                  .replaces_from = dunlin__buffered_first(server),
                                   .packs = server->task.is_packed && session->packs};
     DUNLIN_TRY(dunlin__server_draw_id(row.id, error));
     DUNLIN_TRY(dunlin__server_draw_id(row.token, error));
@@ -278,6 +284,7 @@ static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row 
     DUNLIN_TRY(dunlin__assignment_seal(&assignment, server->certs.signing_key, &answer->assignment,
                                        error));
     dunlin__device_set_part(server, call->device, DUNLIN_PART_ASSIGNED);
+    call->device->work_until_ms = row.deadline_ms;
     return DUNLIN_OK;
 }
 

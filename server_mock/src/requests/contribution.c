@@ -10,6 +10,7 @@
 #include "call.h"
 #include "model/spool.h"
 #include "rounds/ahead.h"
+#include "rounds/buffered.h"
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "state/context.h"
@@ -68,8 +69,9 @@ static void agree_on_packing(dunlin__call_state *call, const dunlin__assignment_
 static bool is_present(const dunlin__call_state *call, const dunlin__assignment_row *assignment)
 {
     const dunlin__server *server = call->server;
-    if (assignment->state == DUNLIN_WORK_OPEN && assignment->round == server->round.round &&
-        server->round.state == DUNLIN_ROUND_OPEN && call->now_ms < assignment->deadline_ms) {
+    if (assignment->state == DUNLIN_WORK_OPEN &&
+        dunlin__buffered_takes(server, assignment->round) &&
+        call->now_ms < assignment->deadline_ms) {
         return true;
     }
     dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_EXPIRED,
@@ -182,8 +184,7 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
     bool is_found = dunlin__server_find_assignment(server, call->request->route.id, call->device,
                                                    out_assignment, call->reply);
     *out_is_wanted = is_found && out_assignment->state == DUNLIN_WORK_OPEN &&
-                     out_assignment->round == server->round.round &&
-                     server->round.state == DUNLIN_ROUND_OPEN;
+                     dunlin__buffered_takes(server, out_assignment->round);
     call->round = out_assignment->round;
     agree_on_packing(call, out_assignment);
     call->clip_norm = *out_is_wanted ? dunlin__clip_norm(server) : 0;
@@ -245,7 +246,11 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
         *out_text = "the assignment was given up or replaced by a newer one";
         return DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
     }
-    if (assignment->round != server->round.round || server->round.state != DUNLIN_ROUND_OPEN) {
+    if (!dunlin__buffered_takes(server, assignment->round)) {
+        if (server->task.buffered.is_on) {
+            *out_text = "the base is older than max_staleness";
+            return DUNLIN_V1_COMMIT_OUTCOME_LATE;
+        }
         dunlin__close_reason reason = server->round.reason;
         for (size_t i = 0; i < server->n_closed; i++) {
             if (server->closed[i].round == assignment->round) {
@@ -319,7 +324,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
                     " examples and counts for weight_cap, %" PRIu64,
                     assignment->round, commit->n_examples, weight);
     }
-    dunlin__contribution_row row = {.round = assignment->round,
+    dunlin__contribution_row row = {.round = server->round.round, /* buffered: a later one */
                                     .client_index = call->device->row.client_index,
                                     .device = call->device->row.row,
                                     .weight = (double)weight,
@@ -333,6 +338,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
         take_metrics(commit, &row.metrics);
     }
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
+    DUNLIN_TRY(dunlin__buffered_note(server, &row, assignment->round, error));
     for (size_t i = 0; i < commit->app_metrics_count && !is_private; i++) {
         DUNLIN_TRY(dunlin__server_db_add_app_metric(server->db, row.round, row.client_index,
                                                     commit->app_metrics[i].name,
@@ -356,7 +362,7 @@ static dunlin_status end_assignment(dunlin__call_state *call,
     if (assignment->state != DUNLIN_WORK_OPEN) {
         return DUNLIN_OK;
     }
-    if (assignment->round == server->round.round &&
+    if (dunlin__buffered_takes(server, assignment->round) &&
         dunlin__device_part(server, call->device) == DUNLIN_PART_ASSIGNED) {
         dunlin__device_set_part(server, call->device, DUNLIN_PART_DROPPED);
         call->device->has_failed = has_failed;
@@ -370,6 +376,12 @@ void dunlin__serve_commit(dunlin__call_state *call)
     dunlin_error error = {0};
     if (!dunlin__server_find_assignment(call->server, call->request->route.id, call->device,
                                         &assignment, call->reply)) {
+        return;
+    }
+    if (dunlin__buffered_is_full(call->server, call->now_ms)) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
+                              "round %" PRIu64 " is being closed; commit again",
+                              call->server->round.round);
         return;
     }
     const char *text = "";

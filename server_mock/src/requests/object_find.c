@@ -86,7 +86,7 @@ bool dunlin__object_find(const dunlin__server *server, const uint8_t sha256[DUNL
         dunlin__server_path_make(&down, &ignored, "%s/down", server->folder.text) != DUNLIN_OK) {
         return false;
     }
-    for (size_t m = 0; m < DUNLIN_SERVER_KEPT_MODELS; m++) {
+    for (size_t m = 0; m < DUNLIN_SERVER_MOST_MODELS; m++) {
         const dunlin__published *model = &server->models[m];
         search look = {
             .sha256 = sha256, .folder = models.text, .round = model->round, .found = out_object};

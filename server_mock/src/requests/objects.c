@@ -11,6 +11,7 @@
 #include "contribution.h"
 #include "model/models.h"
 #include "object_find.h"
+#include "rounds/buffered.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/reply.h"
@@ -158,8 +159,8 @@ static bool check_token(dunlin__server *server, const dunlin__server_request *re
     bool is_found =
         dunlin__server_find_assignment(server, request->route.id, NULL, &assignment, reply);
     bool is_present = is_found && assignment.state == DUNLIN_WORK_OPEN &&
-                      assignment.round == server->round.round &&
-                      server->round.state == DUNLIN_ROUND_OPEN && now_ms < assignment.deadline_ms;
+                      dunlin__buffered_takes(server, assignment.round) &&
+                      now_ms < assignment.deadline_ms;
     (void)pthread_mutex_unlock(&server->lock);
     if (!is_found) {
         return false;

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "bases.h"
 #include "best.h"
+#include "buffered.h"
 #include "clip.h"
 #include "cohort.h"
 #include "evaluation.h"
@@ -79,8 +80,8 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     closing *all = ctx;
     const dunlin__layout *layout = &all->server->layout;
     void *inputs = all->inputs;
-    bool has_room = dunlin__grow_array(&all->server->alloc, &inputs, &all->capacity, all->n + 1,
-                                       sizeof *all->inputs);
+    const bool has_room = dunlin__grow_array(&all->server->alloc, &inputs, &all->capacity,
+                                             all->n + 1, sizeof *all->inputs);
     all->inputs = inputs;
     if (!has_room) {
         return dunlin__fail(all->error, DUNLIN_MEMORY, "rounds", 0, "contribution %zu", all->n + 1);
@@ -88,6 +89,7 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     dunlin__aggregate_input *input = &all->inputs[all->n];
     *input = (dunlin__aggregate_input){.scale = 1, .client_index = row->client_index, .norm = -1};
     DUNLIN_TRY(dunlin__server_spool_path(all->server, row->assignment, &input->path, all->error));
+    DUNLIN_TRY(dunlin__buffered_scale(all->server, row, &input->scale, all->error));
     if (!all->row.is_evaluation &&
         dunlin__server_file_size(input->path.text) != (int64_t)update_bytes(layout)) {
         all->n_lost++;
@@ -159,7 +161,7 @@ static dunlin_status guard(closing *all)
     for (size_t i = 0; i < all->n && bound > 0; i++) {
         dunlin__aggregate_input *input = &all->inputs[i];
         if (input->norm > bound) {
-            input->scale = bound / input->norm;
+            input->scale *= bound / input->norm;
             all->row.n_scaled++;
             dunlin__log(&server->log, DUNLIN_LOG_WARNING, "rounds",
                         "round %" PRIu64 ": an update of norm %.6g is scaled down to %.6g",
@@ -250,7 +252,8 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->state = DUNLIN_ROUND_CLOSED;
     row->closed_ms = now_ms;
     row->n_participants = all->n;
-    row->n_dropped = (uint64_t)counts.n_assigned + counts.n_dropped + all->n_lost;
+    row->n_dropped = (uint64_t)counts.n_dropped + all->n_lost;
+    row->n_dropped += server->task.buffered.is_on ? 0 : counts.n_assigned; /* else they go on */
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
     if (dunlin__private_is_secret(server)) { /* how many came is not to be told either */
@@ -312,8 +315,9 @@ static dunlin_status save_closed(closing *all, const dunlin__round_row *next)
     if (status == DUNLIN_OK) {
         status = dunlin__metrics_close(server, closed->round, error);
     }
-    if (status == DUNLIN_OK && closed->round > 1) {
-        status = dunlin__server_db_prune_work(server->db, closed->round - 1, error);
+    if (status == DUNLIN_OK) {
+        const uint64_t over = dunlin__buffered_over(server, closed->round);
+        status = dunlin__server_db_prune_work(server->db, over > 0 ? over - 1 : 0, error);
     }
     if (status == DUNLIN_OK) {
         status = dunlin__server_db_prune_answers(server->db, next->opened_ms - BRIEF_ANSWER_MS,
@@ -329,9 +333,9 @@ static dunlin_status save_closed(closing *all, const dunlin__round_row *next)
 /* Puts the new model in front, removes the oldest. Locked. */
 static void push_model(dunlin__server *server, const dunlin__published *model)
 {
-    dunlin__published_free(&server->models[DUNLIN_SERVER_KEPT_MODELS - 1], &server->alloc);
-    memmove(&server->models[1], &server->models[0],
-            (DUNLIN_SERVER_KEPT_MODELS - 1) * sizeof server->models[0]);
+    size_t last = dunlin__server_n_models(server) - 1;
+    dunlin__published_free(&server->models[last], &server->alloc);
+    memmove(&server->models[1], &server->models[0], last * sizeof server->models[0]);
     server->models[0] = *model;
 }
 
@@ -362,7 +366,7 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     push_model(server, model);
     memset(model, 0, sizeof *model);
     dunlin__kept_sweep(server);
-    dunlin__state_drop_uploads(server, all->row.round);
+    dunlin__state_drop_uploads(server, dunlin__buffered_over(server, all->row.round));
     server->round = next;
     dunlin__best_settle(server);
     server->down_at_open = atomic_load(&server->counters.body_bytes_down);

@@ -95,12 +95,14 @@ dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int
     }
     const dunlin__server_parts *parts = &server->devices.parts;
     if (parts->round != server->round.round) {
+        const bool is_kept = server->task.buffered.is_on;
+        counts.n_assigned = is_kept ? parts->n[DUNLIN_PART_ASSIGNED] : 0;
         return counts;
     }
     counts.n_assigned = parts->n[DUNLIN_PART_ASSIGNED];
     counts.n_accepted += parts->n[DUNLIN_PART_ACCEPTED];
     counts.n_dropped = parts->n[DUNLIN_PART_DROPPED];
-    for (const dunlin__server_device *one = parts->offered; one != NULL; one = one->offered_after) {
+    for (const dunlin__server_device *one = parts->offered; one != NULL; one = one->list_after) {
         counts.n_offered += now_ms <= one->offer_until_ms ? 1 : 0;
     }
     return counts;
@@ -117,16 +119,22 @@ static bool has_run_out(const dunlin__server *server, uint64_t round)
     return false;
 }
 
+void dunlin__device_miss(dunlin__server_device *device)
+{
+    device->n_missed += device->n_missed < MOST_DOUBLINGS ? 1 : 0;
+}
+
 void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device, int64_t now_ms)
 {
-    bool is_over = device->part_round < server->round.round;
+    bool is_over = device->part_round < server->round.round &&
+                   dunlin__device_part(server, device) == DUNLIN_PART_NONE;
     bool has_lapsed = device->part == DUNLIN_PART_OFFERED && now_ms > device->offer_until_ms;
     bool has_kept =
         device->part == DUNLIN_PART_ASSIGNED && is_over && has_run_out(server, device->part_round);
     if (device->part == DUNLIN_PART_ACCEPTED) {
         device->n_missed = 0;
     } else if (has_lapsed || has_kept) {
-        device->n_missed += device->n_missed < MOST_DOUBLINGS ? 1 : 0;
+        dunlin__device_miss(device);
     }
     if (is_over || has_lapsed) {
         dunlin__device_set_part(server, device, DUNLIN_PART_NONE);
@@ -184,7 +192,9 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
     }
     bool has_place = part == DUNLIN_PART_ASSIGNED ||
                      (part == DUNLIN_PART_OFFERED && now_ms <= device->offer_until_ms);
-    uint32_t n_taken = counts.n_offered + counts.n_assigned + counts.n_accepted;
+    /* In buffered rounds whoever is done makes place at once: so many work at a time. */
+    uint32_t n_done = server->task.buffered.is_on ? 0 : counts.n_accepted;
+    uint32_t n_taken = counts.n_offered + counts.n_assigned + n_done;
     if (!has_place && is_held_back(server, device, now_ms)) {
         return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
     }

@@ -17,6 +17,8 @@ dunlin__part_counts dunlin__server_count_parts(const dunlin__server *server, int
 uint32_t dunlin__server_goal(const dunlin__server *server);
 /* At a check-in: notes what became of the work that the device had before. */
 void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device, int64_t now_ms);
+/* It took work and let it go unused: others come first for a while. */
+void dunlin__device_miss(dunlin__server_device *device);
 /* Why the device gets no work now; NONE if it may be offered some. */
 dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
                                            const dunlin__server_device *device, int64_t now_ms);

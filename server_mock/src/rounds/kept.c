@@ -34,7 +34,7 @@
 static bool can_be_fetched(const dunlin__server *server, uint64_t number)
 {
     bool is_there = false;
-    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
+    for (size_t i = 0; i < DUNLIN_SERVER_MOST_MODELS; i++) {
         is_there = is_there || server->models[i].round == number;
     }
     return is_there;

@@ -100,7 +100,7 @@ dunlin__good_model dunlin__lineage_newest_good(const dunlin__server *server)
         }
     }
     dunlin__good_model good = {0, 1};
-    for (size_t i = DUNLIN_SERVER_KEPT_MODELS;
+    for (size_t i = dunlin__server_n_models(server);
          i > 0 && !dunlin__lineage_has_file(server, good.file); i--) {
         good.file = server->models[i - 1].round;
     }
@@ -178,7 +178,7 @@ dunlin_status dunlin__lineage_load(dunlin__server *server, dunlin_error *error)
     dunlin__server_path folder;
     dunlin_error failure = {0};
     DUNLIN_TRY(dunlin__server_path_make(&folder, error, "%s/models", server->folder.text));
-    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS && round > i; i++) {
+    for (size_t i = 0; i < dunlin__server_n_models(server) && round > i; i++) {
         dunlin__server_path path;
         DUNLIN_TRY(dunlin__model_path(folder.text, round - i, "manifest", &path, error));
         if (i > 0 && dunlin__server_file_size(path.text) < 0) {

@@ -7,6 +7,7 @@
 #include "rounds.h"
 
 #include "best.h"
+#include "buffered.h"
 #include "close.h"
 #include "cohort.h"
 #include "evaluation.h"
@@ -61,7 +62,7 @@ static dunlin__round_row *find_pending(const dunlin__server *server)
     for (size_t i = server->n_closed; i > 0; i--) {
         dunlin__round_row *row = &server->closed[i - 1];
         bool is_wanted = !row->is_evaluated && !row->is_taken_back && !row->is_given_up;
-        for (size_t m = 0; m < DUNLIN_SERVER_KEPT_MODELS && is_wanted; m++) {
+        for (size_t m = 0; m < DUNLIN_SERVER_MOST_MODELS && is_wanted; m++) {
             if (server->models[m].round == row->round + 1) {
                 return row;
             }
@@ -136,6 +137,7 @@ static dunlin_status finish(dunlin__server *server, dunlin_error *error)
 
 static dunlin_status close_if_due(dunlin__server *server, dunlin_error *error)
 {
+    dunlin__buffered_sweep(server, dunlin__server_now(server));
     if (server->is_started && server->round.state == DUNLIN_ROUND_OPEN) {
         dunlin__close_reason reason = find_reason(server, dunlin__server_now(server));
         if (reason == DUNLIN_CLOSE_NONE) {

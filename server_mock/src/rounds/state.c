@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "best.h"
+#include "buffered.h"
 #include "cohort.h"
 #include "lineage.h"
 #include "model/evaluate.h"
@@ -123,8 +124,10 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
         return dunlin__fail(error, DUNLIN_DATA, "server", 0,
                             "the state's database has no current round");
     }
-    DUNLIN_TRY(dunlin__server_db_each_assignment(server->db, server->round.round, load_part, &load,
-                                                 error));
+    DUNLIN_TRY(server->task.buffered.is_on
+                   ? dunlin__buffered_load(server, error)
+                   : dunlin__server_db_each_assignment(server->db, server->round.round, load_part,
+                                                       &load, error));
     server->gone.round = server->round.round;
     server->gone.n_accepted = 0;
     DUNLIN_TRY(dunlin__server_db_each_contribution(server->db, server->round.round, load_gone,
@@ -289,7 +292,7 @@ static bool is_wanted(dunlin__server *server, const char *name, bool is_spool)
     dunlin__assignment_row row;
     bool is_found = false;
     dunlin_status status = dunlin__server_db_find_assignment(server->db, id, &row, &is_found, NULL);
-    return status == DUNLIN_OK && is_found && row.round == server->round.round &&
+    return status == DUNLIN_OK && is_found && row.round >= dunlin__buffered_first(server) &&
            (!is_spool || row.state == DUNLIN_WORK_DONE) && row.state != DUNLIN_WORK_GONE;
 }
 

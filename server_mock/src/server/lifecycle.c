@@ -238,6 +238,11 @@ dunlin_status dunlin__server_start(dunlin__server *server, dunlin_error *error)
                             "the worker's thread cannot be started: %s", strerror(code));
     }
     server->has_worker = true;
+    if (server->task.buffered.is_on) {
+        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
+                    "rounds overlap: which updates make a model depends on which devices are fast, "
+                    "so this run cannot be repeated; one in simulated time can");
+    }
     return DUNLIN_OK;
 }
 
@@ -255,7 +260,7 @@ void dunlin__server_close(dunlin__server *server)
     dunlin__evaluator_close(server->evaluator);
     dunlin__server_db_close(server->db);
     dunlin__devices_free(server);
-    for (size_t i = 0; i < DUNLIN_SERVER_KEPT_MODELS; i++) {
+    for (size_t i = 0; i < DUNLIN_SERVER_MOST_MODELS; i++) {
         dunlin__published_free(&server->models[i], &server->alloc);
     }
     dunlin__free_array(&server->alloc, server->closed, server->closed_capacity,

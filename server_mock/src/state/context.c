@@ -18,6 +18,13 @@ static int64_t read_clock(clockid_t id)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+size_t dunlin__server_n_models(const dunlin__server *server)
+{
+    const size_t n = (size_t)server->task.buffered.max_staleness + 1;
+    return server->task.buffered.is_on && n > DUNLIN_SERVER_KEPT_MODELS ? n
+                                                                        : DUNLIN_SERVER_KEPT_MODELS;
+}
+
 int64_t dunlin__server_clock_offset(void)
 {
     return read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);

@@ -22,7 +22,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define DUNLIN_SERVER_KEPT_MODELS 3u /* bases that can be fetched: this round's and older */
+/* Bases that can be fetched: this round's and older; so many, or as many as updates may be stale.
+ */
+#define DUNLIN_SERVER_KEPT_MODELS 3u
+#define DUNLIN_SERVER_MOST_MODELS (DUNLIN_SERVER_STALENESS + 1)
 
 typedef struct dunlin__server_counters {
     atomic_uint_fast64_t n_requests;
@@ -105,7 +108,7 @@ struct dunlin__server {
     dunlin__round_row *closed; /* rounds that are over, in order */
     size_t n_closed;
     size_t closed_capacity;
-    dunlin__published models[DUNLIN_SERVER_KEPT_MODELS]; /* newest first */
+    dunlin__published models[DUNLIN_SERVER_MOST_MODELS]; /* newest first */
     dunlin_error fault; /* what holds the rounds up, if status is not OK; tried again */
     uint32_t n_faults;  /* in a row */
     int64_t retry_ms;   /* not before then */
@@ -121,6 +124,8 @@ struct dunlin__server {
     bool is_stopping;
 };
 
+/* How many bases are kept. */
+size_t dunlin__server_n_models(const dunlin__server *server);
 /* From the steady clock to the wall's, in milliseconds, as they are now. */
 int64_t dunlin__server_clock_offset(void);
 /* Milliseconds since 1970 as the wall clock had it at the start, and steady from there: a clock

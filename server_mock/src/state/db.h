@@ -138,12 +138,14 @@ typedef struct dunlin__assignment_row {
     dunlin__work_state state;
     char token[DUNLIN_WIRE_ID_BYTES];
     int64_t deadline_ms;
-    bool packs; /* the update comes packed, if the task wants that */
+    bool packs;             /* the update comes packed, if the task wants that */
+    uint64_t replaces_from; /* not stored: what the device has open from this round on; 0: of the
+                               same round */
     bool has_manifest;
     uint8_t manifest_sha256[DUNLIN_SHA256_BYTES];
 } dunlin__assignment_row;
 
-/* Replaces what the device had open in the round. */
+/* Replaces what the device had open in the round, or from an older one on. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_add_assignment(
     dunlin__server_db *db, const dunlin__assignment_row *assignment, dunlin_error *error);
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_find_assignment(

@@ -37,7 +37,8 @@
     X(SESSION_END, "UPDATE sessions SET state = ?2 WHERE id = ?1")                                 \
     X(SESSIONS_PRUNE, "DELETE FROM sessions WHERE round < ?1")                                     \
     X(ASSIGNMENT_REPLACE,                                                                          \
-      "UPDATE assignments SET state = 3 WHERE device = ?1 AND round = ?2 AND state = 1")           \
+      "UPDATE assignments SET state = 3 WHERE device = ?1 AND round BETWEEN ?2 AND ?3"             \
+      " AND state = 1")                                                                            \
     X(ASSIGNMENT_ADD,                                                                              \
       "INSERT INTO assignments(id, device, round, state, token, deadline_ms, packs)"               \
       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                       \

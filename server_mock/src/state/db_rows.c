@@ -196,8 +196,10 @@ dunlin_status dunlin__server_db_add_assignment(dunlin__server_db *db,
                                                const dunlin__assignment_row *assignment,
                                                dunlin_error *error)
 {
-    (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_REPLACE, "ii", assignment->device,
-                                 (int64_t)assignment->round);
+    const uint64_t from =
+        assignment->replaces_from > 0 ? assignment->replaces_from : assignment->round;
+    (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_REPLACE, "iii", assignment->device,
+                                 (int64_t)from, (int64_t)assignment->round);
     DUNLIN_TRY(dunlin__server_db_run(db, DUNLIN_SQL_ASSIGNMENT_REPLACE, error));
     (void)dunlin__server_db_bind(db, DUNLIN_SQL_ASSIGNMENT_ADD, "tiiitii", assignment->id,
                                  assignment->device, (int64_t)assignment->round,

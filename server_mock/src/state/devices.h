@@ -31,21 +31,24 @@ struct dunlin__server_device {
     uint64_t counter_top;  /* the highest counter seen over the challenge */
     uint64_t counter_seen; /* bit i: counter_top - i was used */
     bool has_checked_in;
-    uint64_t part_round; /* the round that `part` speaks of */
+    uint64_t part_round; /* the round that `part` speaks of; of one with work, that it has */
     dunlin__part part;
     bool is_uploading; /* of a part ASSIGNED: the manifest of the update is there */
     bool has_failed;   /* of a part DROPPED: it went wrong, and was not just given up */
     int64_t offer_until_ms;
-    dunlin__server_device *offered_before; /* in the list of offers of part_round */
-    dunlin__server_device *offered_after;
+    int64_t work_until_ms; /* of a part ASSIGNED: its own deadline in buffered rounds */
+    dunlin__server_device *list_before; /* among those with an offer, or with work */
+    dunlin__server_device *list_after;
     uint32_t n_missed; /* rounds in a row that it took work in and let end without an answer */
 };
 
-/* How many devices have which part in a round, those among them that were removed too. */
+/* How many devices have which part in a round, those among them that were removed too. In buffered
+ * rounds whoever has work keeps it beyond the round that it comes from. */
 typedef struct dunlin__server_parts {
-    uint64_t round;                 /* 0: none yet */
-    uint32_t n[DUNLIN_N_PARTS];     /* NONE is not counted */
-    dunlin__server_device *offered; /* those with an offer, which may have expired */
+    uint64_t round;                  /* 0: none yet */
+    uint32_t n[DUNLIN_N_PARTS];      /* NONE is not counted */
+    dunlin__server_device *offered;  /* those with an offer, which may have expired */
+    dunlin__server_device *assigned; /* those with work */
 } dunlin__server_parts;
 
 /* No call looks at all devices but those that say so. */
@@ -86,10 +89,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__device_challenge(dunlin__server *server,
                                                         dunlin_error *error);
 /* False if the counter was used or is too old to tell. */
 bool dunlin__device_use_counter(dunlin__server_device *device, uint64_t counter);
-/* The part in the current round; NONE if the device has none there. */
+/* The part in the current round; NONE if the device has none there. Work of an older round counts
+ * where rounds are buffered. */
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device);
 void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *device,
                              dunlin__part part);
+/* Turns the counts to the current round, as soon as the server is in it. */
+void dunlin__device_parts_turn(dunlin__server *server);
 /* Takes the device's part out of the counts, before its slot goes. */
 void dunlin__device_leave_part(dunlin__server *server, dunlin__server_device *device);
 

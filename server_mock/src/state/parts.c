@@ -2,7 +2,7 @@
  * parts.c - what part each device has in the current round, counted as it changes.
  *
  * Invariant: the counts are those of the round they name; as soon as the server is in another one
- * they are empty, and nobody's part of before counts.
+ * they are empty, and nobody's part of before counts, but for work where rounds are buffered.
  */
 #include "context.h"
 #include "devices.h"
@@ -14,15 +14,35 @@ static dunlin__server_parts *parts_now(dunlin__server *server)
 {
     dunlin__server_parts *parts = &server->devices.parts;
     if (parts->round != server->round.round) {
+        const dunlin__server_parts before = *parts;
         memset(parts, 0, sizeof *parts);
         parts->round = server->round.round;
+        if (server->task.buffered.is_on) {
+            parts->n[DUNLIN_PART_ASSIGNED] = before.n[DUNLIN_PART_ASSIGNED];
+            parts->assigned = before.assigned;
+        }
     }
     return parts;
 }
 
+void dunlin__device_parts_turn(dunlin__server *server)
+{
+    (void)parts_now(server);
+}
+
 dunlin__part dunlin__device_part(const dunlin__server *server, const dunlin__server_device *device)
 {
-    return device->part_round == server->round.round ? device->part : DUNLIN_PART_NONE;
+    const bool is_kept = server->task.buffered.is_on && device->part == DUNLIN_PART_ASSIGNED;
+    return is_kept || device->part_round == server->round.round ? device->part : DUNLIN_PART_NONE;
+}
+
+/* The list that devices with a part are in; NULL: none. */
+static dunlin__server_device **list_of(dunlin__server_parts *parts, dunlin__part part)
+{
+    if (part == DUNLIN_PART_OFFERED) {
+        return &parts->offered;
+    }
+    return part == DUNLIN_PART_ASSIGNED ? &parts->assigned : NULL;
 }
 
 void dunlin__device_leave_part(dunlin__server *server, dunlin__server_device *device)
@@ -33,14 +53,15 @@ void dunlin__device_leave_part(dunlin__server *server, dunlin__server_device *de
         return;
     }
     parts->n[part]--;
-    if (part == DUNLIN_PART_OFFERED) {
-        if (device->offered_before != NULL) {
-            device->offered_before->offered_after = device->offered_after;
+    dunlin__server_device **list = list_of(parts, part);
+    if (list != NULL) {
+        if (device->list_before != NULL) {
+            device->list_before->list_after = device->list_after;
         } else {
-            parts->offered = device->offered_after;
+            *list = device->list_after;
         }
-        if (device->offered_after != NULL) {
-            device->offered_after->offered_before = device->offered_before;
+        if (device->list_after != NULL) {
+            device->list_after->list_before = device->list_before;
         }
     }
     device->part = DUNLIN_PART_NONE;
@@ -55,17 +76,18 @@ void dunlin__device_set_part(dunlin__server *server, dunlin__server_device *devi
     device->part = part;
     device->is_uploading = false;
     device->has_failed = false;
-    device->offered_before = NULL;
-    device->offered_after = NULL;
+    device->list_before = NULL;
+    device->list_after = NULL;
     if (part == DUNLIN_PART_NONE) {
         return;
     }
     parts->n[part]++;
-    if (part == DUNLIN_PART_OFFERED) {
-        device->offered_after = parts->offered;
-        if (parts->offered != NULL) {
-            parts->offered->offered_before = device;
+    dunlin__server_device **list = list_of(parts, part);
+    if (list != NULL) {
+        device->list_after = *list;
+        if (*list != NULL) {
+            (*list)->list_before = device;
         }
-        parts->offered = device;
+        *list = device;
     }
 }

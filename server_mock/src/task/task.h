@@ -83,6 +83,15 @@ typedef struct dunlin__server_dp {
     dunlin__privacy_answer cost;       /* of all rounds */
 } dunlin__server_dp;
 
+/* Rounds that overlap (task_unequal.c). */
+typedef struct dunlin__server_buffered {
+    bool is_on;
+    uint32_t max_staleness; /* an update whose base is older by more rounds does not count */
+    double exponent;        /* one that is t rounds older counts (1 + t)^-exponent times */
+} dunlin__server_buffered;
+
+#define DUNLIN_SERVER_STALENESS 32u /* the most rounds that a base may be older */
+
 typedef struct dunlin__server_task {
     char population[DUNLIN_WIRE_ID_BYTES];
     char name[DUNLIN_WIRE_ID_BYTES];
@@ -121,6 +130,7 @@ typedef struct dunlin__server_task {
     dunlin__server_plan plan;
     dunlin__strategy strategy;
     dunlin__server_dp dp;
+    dunlin__server_buffered buffered;
     dunlin__policy policy;
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */

@@ -41,6 +41,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_INT8] = "plan.precision with update_form weights, its default",
     [DUNLIN_TRAIT_DP] = "dp",
     [DUNLIN_TRAIT_PARTIAL] = "plan.partial",
+    [DUNLIN_TRAIT_BUFFERED] = "buffered",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -48,6 +49,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
 #define MOSTLY_ZERO "most of what devices send of an entry is 0"
 #define PLAIN "its variates follow from plain steps at one rate"
 #define BITS "its rate is grad_bits"
+#define STALE "updates that are stale count less, and there each counts alike"
 #define NO_SUM "the cost is known of noise on a sum"
 #define REFUSE(a, b, why)                                                                          \
     {                                                                                              \
@@ -62,6 +64,16 @@ static const dunlin__together_rule rules[] = {
      "it would make an update depend on the others'"},
     REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_STATISTICS, "running statistics go up without a bound"),
     REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_WEIGHTS, "differences are bounded, not whole weights"),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_DP,
+           "the cost is known of rounds that do not overlap"),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_SCAFFOLD,
+           "its variates go with the model of the round"),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, (dunlin__trait)DUNLIN_STRATEGY_MEDIAN, STALE),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, STALE),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_WEIGHTS,
+           "whole weights would take back what came since: delta"),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_ROLLBACK,
+           "updates of a model that is taken back would go on coming"),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDAVGM, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAGRAD, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAM, AVERAGED),
@@ -173,7 +185,8 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(orders->precision[0] != '\0', DUNLIN_TRAIT_PRECISION) |
            bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
            bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
-           bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL);
+           bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL) |
+           bit_if(task->buffered.is_on, DUNLIN_TRAIT_BUFFERED);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)
