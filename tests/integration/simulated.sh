@@ -149,6 +149,21 @@ assert over["setup"]["buffered"] == {"max_staleness": 4, "exponent": 0.5} and ov
 for one in over["simulated"]["classes"]:
     assert one["assigned"] == one["accepted"] + sum(one["dropped_by"].values()), one
 PYTHON
+# Whom a round asks: with utility slow devices are asked less often than as they come; both are repeated.
+for kind in utility:20 tiers:2; do
+    run devices 1 3 chosen "${odd[@]}" --select $kind
+    run devices 2 3 same "${odd[@]}" --select $kind
+    cmp chosen.csv same.csv
+    cmp chosen.csv a.csv >/dev/null && { echo "simulated.sh: --select $kind changes nothing"; exit 1; }
+    python3 - $kind <<'PYTHON'
+import json, sys
+run = json.load(open("chosen.json"))
+kind, number = sys.argv[1].split(":")
+assert run["setup"]["selection"] == {"kind": kind, "prefer_s" if kind == "utility" else "tiers": int(number)}, run["setup"]
+assert run["setup"]["is_repeatable"] is True
+assert len(run["rounds"]) == 8
+PYTHON
+done
 grep -q 'id="classes"' report.html
 grep -q '"sim_hours"' report.html
 [ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
@@ -166,6 +181,8 @@ expect 2 "--partial is for the server" fleet --server https://127.0.0.1:1 --ca x
 expect 2 "--buffered 33: not MAX" fleet --serve "${some[@]}" --buffered 33
 expect 2 "--buffered 3:x: not MAX" fleet --serve "${some[@]}" --buffered 3:x
 expect 2 "--strategy median does not go with --buffered" fleet --serve "${some[@]}" --buffered 3 --strategy median
+expect 2 "--select tiers:1: expected utility" fleet --serve "${some[@]}" --select tiers:1
+expect 2 "--select speed: expected utility" fleet --serve "${some[@]}" --select speed
 expect 2 "--clients 40 is more than the 31 devices" fleet --serve "${some[@]}" --clients 40
 expect 2 "go with --devices" fleet --serve --events x
 expect 1 "batch 32; this run has lenet5 with 61706 and batch 16" fleet --serve "${some[@]}" --batch 16

@@ -216,6 +216,10 @@ static const arg args[] = {
      "rounds overlap (FedBuff): --cohort updates close one, --over-select times as many work at a "
      "time; a base may be MAX rounds older, t rounds count (1 + t)^-EXPONENT (0.5)",
      0, 0, 0},
+    {"--select", ARG_TEXT, AT(selection), "KIND",
+     "whom a round asks: utility[:S], the useful and fast, S seconds are fast; tiers[:N], of like "
+     "speed (hashes; with --devices first come, first served)",
+     0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
     {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},
     {"--costs", ARG_TEXT, AT(costs_file), "FILE", "with --devices: what a step takes", 0, 0, 0},

@@ -49,7 +49,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     }
     fleet_dp_json(flags, setup);
     fleet_unequal_json(flags, setup, setup);
-    if (flags->buffered != NULL) { /* who is fast decides there, by the real clock by chance */
+    if (flags->buffered != NULL || flags->selection != NULL) { /* there who is fast decides */
         (void)json_object_set_new(setup, "is_repeatable",
                                   json_boolean(flags->devices_file != NULL));
     }

@@ -285,6 +285,7 @@ static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row 
                                        error));
     dunlin__device_set_part(server, call->device, DUNLIN_PART_ASSIGNED);
     call->device->work_until_ms = row.deadline_ms;
+    call->device->assigned_ms = call->now_ms;
     return DUNLIN_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "rounds/buffered.h"
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
+#include "rounds/profile.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
@@ -350,6 +351,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     DUNLIN_TRY(
         dunlin__server_db_end_assignment(server->db, assignment->id, DUNLIN_WORK_DONE, error));
     dunlin__device_set_part(server, call->device, DUNLIN_PART_ACCEPTED);
+    dunlin__profile_report(server, call->device, &row, call->now_ms);
     return DUNLIN_OK;
 }
 
@@ -403,6 +405,9 @@ void dunlin__serve_commit(dunlin__call_state *call)
         answer.outcome = DUNLIN_V1_COMMIT_OUTCOME_REFUSED;
         text = "this client has contributed to the round already";
         status = end_assignment(call, &assignment, true, &error);
+    }
+    if (answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_LATE) {
+        dunlin__profile_late(call->device, call->now_ms);
     }
     if (assignment.state == DUNLIN_WORK_OPEN) { /* else it has been told before */
         dunlin__call_note(call, DUNLIN_SERVER_EVENT_COMMIT, (uint32_t)answer.outcome,

@@ -10,6 +10,7 @@
 #include "ahead.h"
 #include "lineage.h"
 #include "private.h"
+#include "profile.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -43,6 +44,9 @@ dunlin_status dunlin__server_choose_cohort(dunlin__server *server, dunlin_error 
     if (server->task.dp.is_on) {
         return dunlin__private_choose(server, error);
     }
+    if (server->task.selection.kind != DUNLIN_SELECT_BY_RANK) {
+        return dunlin__profile_choose(server, error);
+    }
     dunlin__ranked last;
     server->n_in_cohort = dunlin__server_task_n_select(&server->task);
     DUNLIN_TRY(dunlin__server_last_asked(server, server->round.round, &last, error));
@@ -72,8 +76,8 @@ uint64_t dunlin__server_wait_ms(dunlin__server *server, const dunlin__server_dev
     uint64_t least = server->options.reject_ms;
     int64_t index = device->row.client_index;
     if (server->in_cohort == NULL || !server->is_started || server->is_done || index < 0 ||
-        server->task.dp.is_on) {
-        return least; /* in private rounds whose turn comes when is drawn, or hangs on who came */
+        server->task.dp.is_on || server->task.selection.kind != DUNLIN_SELECT_BY_RANK) {
+        return least; /* whose turn comes when is drawn, or hangs on who came and what they said */
     }
     double mean_ms = mean_length_ms(server);
     double elapsed_ms = fmax((double)(dunlin__server_now(server) - server->round.opened_ms), 0);
@@ -136,6 +140,9 @@ void dunlin__device_settle(dunlin__server *server, dunlin__server_device *device
     } else if (has_lapsed || has_kept) {
         dunlin__device_miss(device);
     }
+    if (has_kept) {
+        dunlin__profile_late(device, device->work_until_ms);
+    }
     if (is_over || has_lapsed) {
         dunlin__device_set_part(server, device, DUNLIN_PART_NONE);
     }
@@ -196,6 +203,9 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
     uint32_t n_done = server->task.buffered.is_on ? 0 : counts.n_accepted;
     uint32_t n_taken = counts.n_offered + counts.n_assigned + n_done;
     if (!has_place && is_held_back(server, device, now_ms)) {
+        return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
+    }
+    if (!has_place && !dunlin__profile_is_welcome(server, device, now_ms)) {
         return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
     }
     if (!has_place && n_taken >= dunlin__server_task_n_select(&server->task)) {

@@ -15,6 +15,7 @@
 #include "model/models.h"
 #include "packed.h"
 #include "private.h"
+#include "profile.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -134,6 +135,7 @@ dunlin_status dunlin__server_reload(dunlin__server *server, dunlin_error *error)
                                                    &load, error));
     dunlin__best_settle(server);
     settle_times(server);
+    DUNLIN_TRY(dunlin__profile_load(server, error));
     DUNLIN_TRY(dunlin__server_choose_cohort(server, error));
     server->is_stale = false;
     return DUNLIN_OK;

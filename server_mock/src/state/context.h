@@ -66,6 +66,18 @@ typedef struct dunlin__ahead {
     size_t n;
 } dunlin__ahead;
 
+/* Whom a round asks first, found out once for it (rounds/profile.c). */
+typedef struct dunlin__round_choice {
+    uint64_t round;   /* 0: none found out yet */
+    bool is_open;     /* too little is known: all are welcome */
+    double least;     /* UTILITY: of less a device waits... */
+    double unit;      /* ...where the usefulness of its examples is a part of this */
+    double explore;   /* the chance of one that has not reported */
+    uint32_t tier;    /* TIERS: that is asked, from 0 */
+    uint32_t n_tiers; /* that there are */
+    double ends_ms[DUNLIN_SERVER_TIERS]; /* the longest time of each */
+} dunlin__round_choice;
+
 struct dunlin__server {
     dunlin_server_options options;
     dunlin__server_task task;
@@ -101,6 +113,7 @@ struct dunlin__server {
     } gone;
     bool *in_cohort; /* by client index; NULL when the clients are not known beforehand */
     uint32_t n_in_cohort;
+    dunlin__round_choice choice;
     bool is_repeatable; /* noise has, or had, a seed that is known: nothing is private */
     dunlin__ahead ahead;
     uint64_t down_at_open; /* body bytes when the round was opened */

@@ -23,6 +23,14 @@ typedef enum dunlin__part {
 
 #define DUNLIN_N_PARTS 5u
 
+/* What is known of a device's work, for whom a round asks; in memory, found again after a start. */
+typedef struct dunlin__reported {
+    uint64_t round; /* of its last contribution; 0: none yet */
+    double loss;    /* mean, in its training */
+    double n_examples;
+    double took_ms; /* from the assignment to the commit; 0: not known */
+} dunlin__reported;
+
 typedef struct dunlin__server_device dunlin__server_device;
 struct dunlin__server_device {
     dunlin__device_row row; /* row.row 0: forgotten, the slot is free */
@@ -36,6 +44,8 @@ struct dunlin__server_device {
     bool is_uploading; /* of a part ASSIGNED: the manifest of the update is there */
     bool has_failed;   /* of a part DROPPED: it went wrong, and was not just given up */
     int64_t offer_until_ms;
+    int64_t assigned_ms; /* when it got the work that it has, or had */
+    dunlin__reported reported;
     int64_t work_until_ms; /* of a part ASSIGNED: its own deadline in buffered rounds */
     dunlin__server_device *list_before; /* among those with an offer, or with work */
     dunlin__server_device *list_after;

@@ -281,7 +281,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
 {
     static const char *const names[] = {
         "population", "task", "model", "initial", "local", "plan", "policy", "algorithm",
-        "update_form", "deadline_s", "tensors", "compress", "dp", "buffered",
+        "update_form", "deadline_s", "tensors", "compress", "dp", "buffered", "selection",
         /* task_strategy.c */
         "strategy", "server_lr", "server_momentum", "beta1", "beta2", "tau", "trim"};
     if (!json_is_object(root)) {

@@ -90,6 +90,25 @@ typedef struct dunlin__server_buffered {
     double exponent;        /* one that is t rounds older counts (1 + t)^-exponent times */
 } dunlin__server_buffered;
 
+typedef enum dunlin__selection_kind {
+    DUNLIN_SELECT_BY_RANK = 0, /* of hashes; of unknown clients whoever comes first */
+    DUNLIN_SELECT_UTILITY,
+    DUNLIN_SELECT_TIERS
+} dunlin__selection_kind;
+
+/* Whom a round asks, by what devices reported (task_unequal.c). */
+typedef struct dunlin__server_selection {
+    dunlin__selection_kind kind;
+    double prefer_s;  /* UTILITY: a device that takes longer is worth less; 0: half the deadline */
+    double penalty;   /* ...(prefer_s / its time)^penalty times */
+    double explore;   /* the share of devices that have not reported, in the first round... */
+    double decay;     /* ...this factor of it from round to round... */
+    double least;     /* ...and never less */
+    double decline;   /* unknown clients: the share of those with least utility that wait */
+    uint32_t n_tiers; /* TIERS */
+} dunlin__server_selection;
+#define DUNLIN_SERVER_TIERS 16u /* at most */
+
 #define DUNLIN_SERVER_STALENESS 32u /* the most rounds that a base may be older */
 
 typedef struct dunlin__server_task {
@@ -131,6 +150,7 @@ typedef struct dunlin__server_task {
     dunlin__strategy strategy;
     dunlin__server_dp dp;
     dunlin__server_buffered buffered;
+    dunlin__server_selection selection;
     dunlin__policy policy;
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */

@@ -100,8 +100,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_dp(const dunlin__task_place *at
                                                     const json_t *root, const dunlin_alloc *alloc,
                                                     dunlin__server_task *task);
 
-/* Rounds for unequal devices, `buffered` (task_unequal.c); after all that it depends on has been
- * read. */
+/* Rounds for unequal devices, `buffered` and `selection` (task_unequal.c); after all that it
+ * depends on has been read. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_unequal(const dunlin__task_place *at,
                                                          const json_t *root,
                                                          dunlin__server_task *task);

@@ -1,11 +1,12 @@
 /*
- * task_unequal.c - those keys of a task file that are for unequal devices: rounds that overlap.
+ * task_unequal.c - those keys of a task file that are for unequal devices: rounds that overlap, and
+ * whom a round asks.
  */
 #include "task_json.h"
 
 #include <mem/support.h>
 
-#include <inttypes.h>
+#include <string.h>
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -13,6 +14,20 @@ static const dunlin__task_field buffered_fields[] = {
     {"max_staleness", offsetof(dunlin__server_task, buffered.max_staleness), DUNLIN_TASK_U32, 0,
      DUNLIN_SERVER_STALENESS, 16},
     {"exponent", offsetof(dunlin__server_task, buffered.exponent), DUNLIN_TASK_REAL, 0, 10, 0.5},
+};
+
+#define SELECTION(key, member, kind, least, most, fallback)                                        \
+    {                                                                                              \
+        key, offsetof(dunlin__server_task, selection.member), kind, least, most, fallback          \
+    }
+static const dunlin__task_field selection_fields[] = {
+    SELECTION("prefer_s", prefer_s, DUNLIN_TASK_REAL, 0, 2592000, 0),
+    SELECTION("penalty", penalty, DUNLIN_TASK_REAL, 0, 100, 2),
+    SELECTION("explore", explore, DUNLIN_TASK_REAL, 0, 1, 0.9),
+    SELECTION("explore_decay", decay, DUNLIN_TASK_REAL, 0, 1, 0.98),
+    SELECTION("explore_least", least, DUNLIN_TASK_REAL, 0, 1, 0.2),
+    SELECTION("decline", decline, DUNLIN_TASK_REAL, 0, 0.95, 0.5),
+    SELECTION("tiers", n_tiers, DUNLIN_TASK_U32, 2, DUNLIN_SERVER_TIERS, 5),
 };
 
 static dunlin_status refuse_beside(const dunlin__task_place *at, const char *what, const char *why)
@@ -38,12 +53,55 @@ static dunlin_status check_buffered(const dunlin__task_place *at, const dunlin__
     return DUNLIN_OK;
 }
 
+/* Keys of another kind would be ignored. */
+static dunlin_status check_keys(const dunlin__task_place *at, json_t *object, const char *kind)
+{
+    const bool is_tiers = strcmp(kind, "tiers") == 0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(object, key, value)
+    {
+        if (strcmp(key, "kind") != 0 && (strcmp(key, "tiers") == 0) != is_tiers) {
+            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                                "%.80s: selection.%.40s does not go with kind %s", at->file, key,
+                                kind);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status read_selection(const dunlin__task_place *at, const json_t *root,
+                                    dunlin__server_task *task)
+{
+    static const char *const names[] = {"kind"};
+    const dunlin__task_object what = {"selection", selection_fields, N_OF(selection_fields), names,
+                                      N_OF(names)};
+    const dunlin__task_place inside = {at->file, "selection.", at->error};
+    json_t *object = json_object_get(root, "selection");
+    char kind[16] = "";
+    DUNLIN_TRY(dunlin__task_read_object(at, root, &what, task));
+    if (object == NULL) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__task_read_text(&inside, object, "kind", true, kind, sizeof kind));
+    if (strcmp(kind, "utility") == 0) {
+        task->selection.kind = DUNLIN_SELECT_UTILITY;
+    } else if (strcmp(kind, "tiers") == 0) {
+        task->selection.kind = DUNLIN_SELECT_TIERS;
+    } else {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: selection.kind %.12s: wants utility or tiers", at->file, kind);
+    }
+    return check_keys(at, object, kind);
+}
+
 dunlin_status dunlin__task_read_unequal(const dunlin__task_place *at, const json_t *root,
                                         dunlin__server_task *task)
 {
     const dunlin__task_object buffered = {
         .key = "buffered", .rows = buffered_fields, .n_rows = N_OF(buffered_fields)};
     DUNLIN_TRY(dunlin__task_read_object(at, root, &buffered, task));
+    DUNLIN_TRY(read_selection(at, root, task));
     task->buffered.is_on = json_object_get(root, "buffered") != NULL;
     return task->buffered.is_on ? check_buffered(at, task) : DUNLIN_OK;
 }

@@ -42,6 +42,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_DP] = "dp",
     [DUNLIN_TRAIT_PARTIAL] = "plan.partial",
     [DUNLIN_TRAIT_BUFFERED] = "buffered",
+    [DUNLIN_TRAIT_SELECTION] = "selection",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -64,6 +65,8 @@ static const dunlin__together_rule rules[] = {
      "it would make an update depend on the others'"},
     REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_STATISTICS, "running statistics go up without a bound"),
     REFUSE(DUNLIN_TRAIT_DP, DUNLIN_TRAIT_WEIGHTS, "differences are bounded, not whole weights"),
+    REFUSE(DUNLIN_TRAIT_SELECTION, DUNLIN_TRAIT_DP,
+           "whom a round asks would tell what devices said"),
     REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_DP,
            "the cost is known of rounds that do not overlap"),
     REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_SCAFFOLD,
@@ -186,7 +189,8 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
            bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
            bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL) |
-           bit_if(task->buffered.is_on, DUNLIN_TRAIT_BUFFERED);
+           bit_if(task->buffered.is_on, DUNLIN_TRAIT_BUFFERED) |
+           bit_if(task->selection.kind != DUNLIN_SELECT_BY_RANK, DUNLIN_TRAIT_SELECTION);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)
