@@ -82,6 +82,33 @@ if [ "${2:-}" = long ]; then
     done
     cmp "$work/a/federated.csv" "$work/b/federated.csv" || fail "two fleets differ"
     [ "$(wc -l <"$work/a/federated.csv")" -gt 100 ] || fail "rounds are missing"
+    # Unequal devices: the same in one process and in two; every run ends, and its tables follow from its rows.
+    study heterogeneity --seeds 1 --out "$work/a"
+    study heterogeneity --seeds 1 --jobs 2 --out "$work/b"
+    for table in heterogeneity heterogeneity_runs heterogeneity_summary heterogeneity_directions; do
+        cmp "$work/a/$table.csv" "$work/b/$table.csv" || fail "$table depends on the number of processes"
+    done
+    python3 - "$work/a" <<'END' || fail "the tables of unequal devices"
+import csv, sys
+read = lambda name: list(csv.DictReader(open(f"{sys.argv[1]}/heterogeneity{name}.csv")))
+rows, runs, summary, directions = read(""), read("_runs"), read("_summary"), read("_directions")
+ends = [row for row in rows if row["end"] == "finished"]
+assert len(ends) == len(runs) == len(summary) == 12, (len(ends), len(runs), len(summary))
+assert {row["condition"] for row in rows if row["algorithm"] == "fedavg"} == {"none", "hardware", "state", "data", "hardware, state", "all"}
+number = lambda row, key: float(row[key])
+for row in ends:
+    dropped = sum(int(row[cause]) for cause in ("late", "surplus", "conditions", "failure", "memory", "refused", "error"))
+    assert int(row["assigned"]) >= dropped and 0 <= number(row, "worst_tenth") <= number(row, "device_accuracy") <= 1, row
+    assert number(row, "class_least") <= number(row, "class_most"), row
+by = {(row["condition"], row["algorithm"]): row for row in ends}
+assert int(by["none", "fedavg"]["late"]) == int(by["none", "fedavg"]["failure"]) == 0, by["none", "fedavg"]
+assert number(by["hardware", "fedavg"], "sim_hours") > number(by["none", "fedavg"], "sim_hours")
+assert int(by["all", "fedprox, part of the work"]["partial"]) > 0 == int(by["all", "fedprox"]["partial"])
+assert len(directions) == 5 and {row["cases"] for row in directions} == {"1"}
+lost = 100 * (number(by["data", "fedavg"], "accuracy") - number(by["all", "fedavg"], "accuracy"))
+assert abs(number(directions[0], "ours") - lost) < 0.01 and directions[0]["paper"] == "9.2", directions[0]
+END
+    grep -q "What unequal devices cost" "$work/a/report.html" || fail "the report has no unequal devices"
     [ -z "$(ls -A "$TMPDIR")" ] || fail "a run left files: $(ls -A "$TMPDIR")"
     echo "study.sh: ok"
     exit 0
@@ -149,7 +176,7 @@ EOF
 
 # A limit that is over at once: nothing begins, every study has its table, and what is left out is listed. Gone on with, it is all there.
 study all --max-minutes 1e-9 --out "$work/l"
-for table in max-batch throughput curve ablation adaptation convergence federated; do
+for table in max-batch throughput curve ablation adaptation convergence federated heterogeneity; do
     [ "$(wc -l <"$work/l/$table.csv")" = 1 ] || fail "$table began after the limit"
     grep -q "^left out: $table lenet5\|^left out: federated synthetic" "$work/out" || fail "the terminal does not say what was left out of $table"
 done

@@ -163,7 +163,7 @@ typedef struct study_kind {
 } study_kind;
 
 extern const study_kind study_max_batch, study_throughput, study_curve, study_ablation,
-    study_adaptation, study_convergence, study_federated;
+    study_adaptation, study_convergence, study_federated, study_heterogeneity;
 
 /* --- run.c, rows.c: jobs, their rows, the journal --- */
 

@@ -7,6 +7,7 @@
 #include "buffered.h"
 
 #include "cohort.h"
+#include "profile.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
 #include "state/devices.h"
@@ -93,6 +94,7 @@ void dunlin__buffered_sweep(dunlin__server *server, int64_t now_ms)
     for (dunlin__server_device *one = server->devices.parts.assigned; one != NULL; one = next) {
         next = one->list_after;
         if (now_ms >= one->work_until_ms || !dunlin__buffered_takes(server, one->part_round)) {
+            dunlin__profile_late(one, one->work_until_ms < now_ms ? one->work_until_ms : now_ms);
             dunlin__device_set_part(server, one, DUNLIN_PART_DROPPED);
             dunlin__device_miss(one);
         }
