@@ -166,6 +166,7 @@ PYTHON
 done
 grep -q 'id="classes"' report.html
 grep -q '"sim_hours"' report.html
+grep -q '"accuracy_worst_tenth"' report.html && grep -q 'on the worst tenth of them' report.html
 [ -z "$(ls "$TMPDIR")" ] || { echo "simulated.sh: $(ls "$TMPDIR") is left"; exit 1; }
 
 # What is wrong is said in one line.
