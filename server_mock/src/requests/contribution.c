@@ -249,7 +249,8 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
     }
     if (!dunlin__buffered_takes(server, assignment->round)) {
         if (server->task.buffered.is_on) {
-            *out_text = "the base is older than max_staleness";
+            *out_text =
+                server->is_done ? "the run is over" : "the base is older than max_staleness";
             return DUNLIN_V1_COMMIT_OUTCOME_LATE;
         }
         dunlin__close_reason reason = server->round.reason;

@@ -28,6 +28,9 @@ void dunlin__profile_report(dunlin__server *server, dunlin__server_device *devic
                             const dunlin__contribution_row *row, int64_t now_ms)
 {
     dunlin__reported *out = &device->reported;
+    if (server->task.selection.kind == DUNLIN_SELECT_BY_RANK) {
+        return; /* nobody asks */
+    }
     out->round = server->round.round;
     out->n_examples = row->weight;
     out->loss =
