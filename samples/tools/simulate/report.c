@@ -127,12 +127,13 @@ static json_t *simulated_of(const simulation *sim)
     return object;
 }
 
-/* Whoever was late in a round that had enough others was not too slow for its deadline. */
+/* Whoever was late in a round that had enough others was not too slow for its deadline; where
+ * rounds overlap the deadline is a device's own. */
 static void tell_surplus(simulation *sim, uint64_t round, const json_t *from)
 {
     const char *closed_by = json_string_value(json_object_get(from, "closed_by"));
     int64_t *counts = &sim->dropped_by[round * SIM_CAUSES];
-    if (closed_by != NULL && strcmp(closed_by, "goal") == 0) {
+    if (sim->flags->buffered == NULL && closed_by != NULL && strcmp(closed_by, "goal") == 0) {
         counts[SIM_CAUSE_SURPLUS] += counts[SIM_CAUSE_LATE];
         counts[SIM_CAUSE_LATE] = 0;
     }

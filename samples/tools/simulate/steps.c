@@ -47,6 +47,7 @@ static void count_dropped(simulation *sim, const sim_client *client, uint64_t ro
 /* Those that still have work when the run is over will not count any more. */
 static void settle(simulation *sim)
 {
+    const sim_cause last = sim->flags->buffered != NULL ? SIM_CAUSE_SURPLUS : SIM_CAUSE_LATE;
     for (int64_t i = 0; i < sim->n_clients; i++) {
         sim_client *client = &sim->clients[i];
         if (client->has_work) {
@@ -54,7 +55,7 @@ static void settle(simulation *sim)
             count_dropped(sim, client, client->round,
                           client->was_interrupted ? SIM_CAUSE_FAILURE
                           : client->was_unfit     ? SIM_CAUSE_CONDITIONS
-                                                  : SIM_CAUSE_LATE);
+                                                  : last);
         }
     }
 }
