@@ -54,6 +54,27 @@ static dunlin_status check_encoding(dunlin_client *client, const dunlin__assignm
                                       "the plan asks for %s", why);
 }
 
+dunlin_status dunlin__assignment_check(dunlin_client *client)
+{
+    const dunlin__assignment *assignment = &client->round->assignment;
+    const uint32_t *unknown =
+        dunlin__find_unknown(assignment->required_features, assignment->required_features_count);
+    if (unknown != NULL) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the assignment requires feature %u, which this client does not have",
+                            (unsigned)*unknown);
+    }
+    if (assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
+        return dunlin__fail(
+            &client->error, DUNLIN_UNSUPPORTED, "client", 0,
+            "assignment %.64s wants secure aggregation, which this client does not support",
+            assignment->assignment_id);
+    }
+    DUNLIN_TRY(check_encoding(client, assignment));
+    DUNLIN_TRY(check_scaffold(client, assignment));
+    return dunlin__floor_take(client, assignment);
+}
+
 dunlin_status dunlin__assignment_read(dunlin_client *client)
 {
     dunlin__round *round = client->round;
@@ -81,22 +102,7 @@ dunlin_status dunlin__assignment_read(dunlin_client *client)
                             "the assignment is for another device or population (%.64s)",
                             assignment->population);
     }
-    const uint32_t *unknown =
-        dunlin__find_unknown(assignment->required_features, assignment->required_features_count);
-    if (unknown != NULL) {
-        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
-                            "the assignment requires feature %u, which this client does not have",
-                            (unsigned)*unknown);
-    }
-    if (assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
-        return dunlin__fail(
-            &client->error, DUNLIN_UNSUPPORTED, "client", 0,
-            "assignment %.64s wants secure aggregation, which this client does not support",
-            assignment->assignment_id);
-    }
-    DUNLIN_TRY(check_encoding(client, assignment));
-    DUNLIN_TRY(check_scaffold(client, assignment));
-    DUNLIN_TRY(dunlin__floor_take(client, assignment));
+    DUNLIN_TRY(dunlin__assignment_check(client));
     round->has_assignment = true;
     return DUNLIN_OK;
 }

@@ -22,5 +22,8 @@ const uint32_t *dunlin__find_unknown(const uint32_t *features, pb_size_t n_featu
 
 /* Verifies and reads the assignment in round->sealed; MISMATCH if it is not for this client. */
 dunlin_status dunlin__assignment_read(dunlin_client *client);
+/* Whether this client and its app do what the assignment in round->assignment asks for:
+ * UNSUPPORTED, LIMIT. */
+dunlin_status dunlin__assignment_check(dunlin_client *client);
 
 #endif

@@ -73,7 +73,7 @@ static void add_metric(dunlin__commit_request *request, const char *name, double
     metric->value = value;
 }
 
-static void fill_commit(const dunlin_client *client, dunlin__commit_request *out)
+void dunlin__commit_fill(const dunlin_client *client, dunlin__commit_request *out)
 {
     const dunlin__journal *journal = &client->journal;
     const dunlin__round *round = client->round;
@@ -138,7 +138,7 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
     if (!client->round->assignment.has_privacy) {
         dunlin__metrics_fill(client, &request); /* first: a file of them is a whole message */
     }
-    fill_commit(client, &request);
+    dunlin__commit_fill(client, &request);
     DUNLIN_TRY(dunlin__fault_judge(
         dunlin__commit_request_encode(&request, body, sizeof body, &n_bytes, &client->error),
         out_fault));

@@ -12,4 +12,7 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
                                   dunlin__fault *out_fault);
 dunlin_status dunlin__call_abort(dunlin_client *client, int32_t reason, dunlin__fault *out_fault);
 
+/* What a commit says of the round's work, from the journal, beside the app's own metrics. */
+void dunlin__commit_fill(const dunlin_client *client, dunlin__commit_request *out);
+
 #endif

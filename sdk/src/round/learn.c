@@ -51,29 +51,11 @@ static dunlin_status fail_learner(dunlin_client *client, dunlin_status status, c
 static dunlin_status load_weights(dunlin_client *client)
 {
     dunlin__round *round = client->round;
-    const dunlin__training_plan *plan = &round->assignment.plan;
-    dunlin_task task = {
-        .struct_size = sizeof task,
-        .kind = client->session.is_evaluation ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
-        .population = client->population,
-        .name = round->assignment.task,
-        .run_epoch = round->assignment.run_epoch,
-        .round = round->assignment.round,
-        .epochs = (int32_t)plan->n_epochs,
-        .batch = (int32_t)plan->batch_size,
-        .lr = plan->learning_rate,
-        .momentum = plan->momentum,
-        .weight_decay = plan->weight_decay,
-        .proximal_mu = plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX ? plan->prox_mu : 0.0F,
-        .seed = plan->seed,
-        .max_examples = plan->max_examples > INT64_MAX ? 0 : (int64_t)plan->max_examples,
-        .max_steps = plan->max_steps > INT64_MAX ? 0 : (int64_t)plan->max_steps,
-        .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
-        .config_bytes = plan->learner_config.size,
-        .n_examples = client->journal.n_examples,
-        .partial_ms = dunlin__partial_left_ms(client)};
+    dunlin_task task;
     dunlin__task_orders orders;
-    dunlin__task_take_orders(plan, &orders, &task);
+    dunlin__task_take(&round->assignment, &orders, &task);
+    task.n_examples = client->journal.n_examples;
+    task.partial_ms = dunlin__partial_left_ms(client);
     if (dunlin__round_is_scaffold(client)) {
         round->correction = dunlin__scaffold_correction(client);
         task.correction = &round->correction;

@@ -90,3 +90,29 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
     const bool is_known = (size_t)plan->optimizer < sizeof optimizer_of / sizeof optimizer_of[0];
     task->optimizer = is_known ? optimizer_of[plan->optimizer] : DUNLIN_TASK_OPTIMIZER_SGD;
 }
+
+void dunlin__task_take(const dunlin__assignment *assignment, dunlin__task_orders *orders,
+                       dunlin_task *out_task)
+{
+    const dunlin__training_plan *plan = &assignment->plan;
+    *out_task = (dunlin_task){
+        .struct_size = sizeof *out_task,
+        .kind =
+            assignment->kind == DUNLIN_V1_KIND_EVALUATE ? DUNLIN_TASK_EVALUATE : DUNLIN_TASK_TRAIN,
+        .population = assignment->population,
+        .name = assignment->task,
+        .run_epoch = assignment->run_epoch,
+        .round = assignment->round,
+        .epochs = (int32_t)plan->n_epochs,
+        .batch = (int32_t)plan->batch_size,
+        .lr = plan->learning_rate,
+        .momentum = plan->momentum,
+        .weight_decay = plan->weight_decay,
+        .proximal_mu = plan->algorithm == DUNLIN_V1_ALGORITHM_FEDPROX ? plan->prox_mu : 0.0F,
+        .seed = plan->seed,
+        .max_examples = plan->max_examples > INT64_MAX ? 0 : (int64_t)plan->max_examples,
+        .max_steps = plan->max_steps > INT64_MAX ? 0 : (int64_t)plan->max_steps,
+        .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
+        .config_bytes = plan->learner_config.size};
+    dunlin__task_take_orders(plan, orders, out_task);
+}

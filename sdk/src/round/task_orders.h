@@ -14,6 +14,11 @@ typedef struct dunlin__task_orders {
     dunlin_task_schedule schedule;
 } dunlin__task_orders;
 
+/* The task of an assignment, but for what the client knows of a round that is gone on with.
+ * `assignment` and `orders` must stay as long as the task. */
+void dunlin__task_take(const dunlin__assignment *assignment, dunlin__task_orders *orders,
+                       dunlin_task *out_task);
+
 /* Fills in the task's orders from a plan that has been checked. `plan` and `orders` must stay as
  * long as the task. */
 void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_orders *orders,

@@ -81,9 +81,10 @@ static dunlin_status read_piece(const dunlin__clip *clip, const dunlin__update_v
     return DUNLIN_OK;
 }
 
-/* A piece of running statistics: they are no part of what is bounded. */
-static dunlin_status read_statistic(const dunlin__clip *clip, const dunlin__update_values *values,
-                                    int32_t index, int64_t first, int64_t n, float *out)
+/* A piece of what is neither scaled nor added to: of running statistics, which are no part of what
+ * is bounded, and of an update within its bound. */
+static dunlin_status read_plain(const dunlin__clip *clip, const dunlin__update_values *values,
+                                int32_t index, int64_t first, int64_t n, float *out)
 {
     float base[PIECE];
     DUNLIN_TRY(dunlin__update_values_read(values, index, first, n, out, base));
@@ -96,14 +97,15 @@ static dunlin_status read_statistic(const dunlin__clip *clip, const dunlin__upda
 dunlin_status dunlin__clip_read(const dunlin__clip *clip, const dunlin__update_values *values,
                                 int32_t index, int64_t first, int64_t n, float *out)
 {
-    const bool is_averaged = dunlin__update_has(values->client->round, index, false);
+    const bool is_plain = !dunlin__update_has(values->client->round, index, false) ||
+                          (!(clip->factors[index] < 1.0) && clip->residual_fn == NULL);
     double ignored = 0.0;
     for (int64_t done = 0; done < n;) {
         const int64_t left = n - done;
         const int64_t piece = left < PIECE ? left : PIECE;
-        DUNLIN_TRY(is_averaged
-                       ? read_piece(clip, values, index, first + done, piece, out + done, &ignored)
-                       : read_statistic(clip, values, index, first + done, piece, out + done));
+        DUNLIN_TRY(
+            is_plain ? read_plain(clip, values, index, first + done, piece, out + done)
+                     : read_piece(clip, values, index, first + done, piece, out + done, &ignored));
         done += piece;
     }
     return DUNLIN_OK;
@@ -162,4 +164,12 @@ dunlin_status dunlin__clip_settle(dunlin__clip *clip, const dunlin__update_value
         }
     }
     return DUNLIN_OK;
+}
+
+void dunlin__clip_note(const dunlin__clip *clip, dunlin_client *client)
+{
+    if (client->round->assignment.plan.reports_clip) {
+        client->journal.within_clip =
+            clip->norm <= clip->bound ? DUNLIN_V1_WITHIN_CLIP_YES : DUNLIN_V1_WITHIN_CLIP_NO;
+    }
 }

@@ -34,6 +34,10 @@ void dunlin__clip_close(dunlin__clip *clip, dunlin_client *client);
  * are final then. */
 dunlin_status dunlin__clip_settle(dunlin__clip *clip, const dunlin__update_values *values);
 
+/* Into the journal: what the commit will say of the norm, if the plan asks. After the factors are
+ * final. */
+void dunlin__clip_note(const dunlin__clip *clip, dunlin_client *client);
+
 /* What is sent of base tensor `index`, elements [first, first + n): differences, or whole weights.
  * Statistics are as they were trained, whatever the bound. */
 dunlin_status dunlin__clip_read(const dunlin__clip *clip, const dunlin__update_values *values,

@@ -198,33 +198,46 @@ static dunlin_status write_records(const dunlin__update_pack *pack, dunlin__stre
     return DUNLIN_OK;
 }
 
-dunlin_status dunlin__update_pack_write(dunlin__update_pack *pack, dunlin__stream_file *file)
+dunlin_status dunlin__update_pack_settle(dunlin__update_pack *pack, float *block,
+                                         uint64_t *out_bytes)
 {
-    dunlin_client *client = file->client;
-    uint64_t n_bytes = 0;
-    uint64_t n_again = 0;
-    double square = 0.0;
+    dunlin_client *client = pack->values->client;
     if (pack->options.packing.selection == DUNLIN_V1_SELECTION_LARGEST) {
-        DUNLIN_TRY(choose(pack, file->block));
+        DUNLIN_TRY(choose(pack, block));
     }
-    DUNLIN_TRY(measure(pack, file->block, &n_bytes));
-    if (n_bytes > client->options.max_upload_bytes) {
+    DUNLIN_TRY(measure(pack, block, out_bytes));
+    if (*out_bytes > client->options.max_upload_bytes) {
         return dunlin__fail(&client->error, DUNLIN_LIMIT, "update", 0,
                             "the packed update has %" PRIu64 " bytes; this client sends at most "
                             "%" PRIu64 " a round",
-                            n_bytes, client->options.max_upload_bytes);
+                            *out_bytes, client->options.max_upload_bytes);
     }
-    DUNLIN_TRY(write_records(pack, file, n_bytes));
-    dunlin__stream_chunks chunks;
-    dunlin__stream_chunks_begin(&chunks, file, client->round->assignment.plan.chunk_bytes);
-    pack->options.sink =
-        (dunlin__pack_sink){.ctx = &chunks, .write_fn = dunlin__stream_chunks_write};
-    dunlin_status status = run_pass(pack, file->block, 0.0F, &n_again, &square);
-    if (status == DUNLIN_OK && n_again != n_bytes) {
-        status = dunlin__fail(&client->error, DUNLIN_CALLBACK, "update", 0,
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__update_pack_run(dunlin__update_pack *pack, float *block,
+                                      const dunlin__pack_sink *sink, uint64_t n_bytes)
+{
+    uint64_t n_again = 0;
+    double square = 0.0;
+    pack->options.sink = *sink;
+    DUNLIN_TRY(run_pass(pack, block, 0.0F, &n_again, &square));
+    return n_again == n_bytes
+               ? DUNLIN_OK
+               : dunlin__fail(&pack->values->client->error, DUNLIN_CALLBACK, "update", 0,
                               "the learner gave other weights when it was read again: %" PRIu64
                               " bytes, then %" PRIu64,
                               n_bytes, n_again);
-    }
+}
+
+dunlin_status dunlin__update_pack_write(dunlin__update_pack *pack, dunlin__stream_file *file)
+{
+    uint64_t n_bytes = 0;
+    DUNLIN_TRY(dunlin__update_pack_settle(pack, file->block, &n_bytes));
+    DUNLIN_TRY(write_records(pack, file, n_bytes));
+    dunlin__stream_chunks chunks;
+    dunlin__stream_chunks_begin(&chunks, file, file->client->round->assignment.plan.chunk_bytes);
+    const dunlin__pack_sink sink = {.ctx = &chunks, .write_fn = dunlin__stream_chunks_write};
+    const dunlin_status status = dunlin__update_pack_run(pack, file->block, &sink, n_bytes);
     return dunlin__stream_chunks_end(&chunks, status);
 }

@@ -29,6 +29,15 @@ typedef struct dunlin__update_pack {
 dunlin_status dunlin__update_pack_open(dunlin__update_pack *pack);
 void dunlin__update_pack_close(dunlin__update_pack *pack);
 
+/* What is chosen, the gains and sizes, and how many bytes the stream takes; `block` has room for
+ * DUNLIN_STREAM_BLOCK_FLOATS. LIMIT if that is more than the client sends a round, NUMERIC for a
+ * value that cannot be packed. Then the bytes themselves; CALLBACK: the learner gave other weights.
+ */
+dunlin_status dunlin__update_pack_settle(dunlin__update_pack *pack, float *block,
+                                         uint64_t *out_bytes);
+dunlin_status dunlin__update_pack_run(dunlin__update_pack *pack, float *block,
+                                      const dunlin__pack_sink *sink, uint64_t n_bytes);
+
 /* Writes the stream "update", packed, into the file. LIMIT if it takes more than the client sends a
  * round, NUMERIC for a value that cannot be packed. */
 dunlin_status dunlin__update_pack_write(dunlin__update_pack *pack, dunlin__stream_file *file);

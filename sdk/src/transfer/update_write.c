@@ -139,23 +139,13 @@ static dunlin_status check_update(update_job *job)
     return DUNLIN_OK;
 }
 
-/* What the commit will say of the norm, if it is asked. */
-static void note_norm(const update_job *job)
-{
-    if (job->client->round->assignment.plan.reports_clip) {
-        job->client->journal.within_clip = job->clip.norm <= job->clip.bound
-                                               ? DUNLIN_V1_WITHIN_CLIP_YES
-                                               : DUNLIN_V1_WITHIN_CLIP_NO;
-    }
-}
-
 static dunlin_status write_update(update_job *job)
 {
     dunlin_client *client = job->client;
     dunlin__stream_file file;
     DUNLIN_TRY(check_update(job));
     DUNLIN_TRY(dunlin__clip_settle(&job->clip, &job->values));
-    note_norm(job);
+    dunlin__clip_note(&job->clip, client);
     dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
                                                      DUNLIN_MANIFEST_UPDATE);
     if (status == DUNLIN_OK) {

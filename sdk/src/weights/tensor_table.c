@@ -47,15 +47,15 @@ static dunlin_aggregation aggregation_of(dunlin_v1_rule_t rule)
     return rule == DUNLIN_V1_RULE_LOCAL ? DUNLIN_AGGREGATE_LOCAL : DUNLIN_AGGREGATE_AVERAGE;
 }
 
-static void fill_tensor(const dunlin__manifest_record *record, const char *name,
-                        dunlin_weights_tensor *out)
+void dunlin__tensor_of(const dunlin__tensor_entry *entry, const char *name,
+                       dunlin_weights_tensor *out)
 {
     out->name = name;
-    out->shape.n_dims = (int32_t)record->tensor.dims_count;
-    out->n_elements = (int64_t)(record->tensor.stored_bytes / sizeof(float));
-    out->aggregation = aggregation_of(record->tensor.rule);
-    for (pb_size_t i = 0; i < record->tensor.dims_count; i++) {
-        out->shape.dims[i] = (int64_t)record->tensor.dims[i];
+    out->shape.n_dims = (int32_t)entry->dims_count;
+    out->n_elements = (int64_t)(entry->stored_bytes / sizeof(float));
+    out->aggregation = aggregation_of(entry->rule);
+    for (pb_size_t i = 0; i < entry->dims_count; i++) {
+        out->shape.dims[i] = (int64_t)entry->dims[i];
     }
 }
 
@@ -72,7 +72,7 @@ static dunlin_status read_tensors(const dunlin__base_stream *found, dunlin__tens
         size_t length = strlen(record.tensor.name) + 1;
         if (table->names != NULL) {
             memcpy(table->names + n_bytes, record.tensor.name, length);
-            fill_tensor(&record, table->names + n_bytes, &table->tensors[i]);
+            dunlin__tensor_of(&record.tensor, table->names + n_bytes, &table->tensors[i]);
             table->offsets[i] = found->offset + record.offset;
         }
         n_bytes += length;

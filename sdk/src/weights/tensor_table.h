@@ -23,6 +23,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__base_find(const dunlin__manifest_source *
                                                  const char *name, dunlin__base_stream *out,
                                                  dunlin_error *error);
 
+/* A manifest's float32 tensor as the learner sees it; the name is the caller's. */
+void dunlin__tensor_of(const dunlin__tensor_entry *entry, const char *name,
+                       dunlin_weights_tensor *out);
+
 typedef struct dunlin__tensor_table {
     dunlin_weights_tensor *tensors; /* their names are in `names` */
     uint64_t *offsets;              /* of each, in the file */
