@@ -22,13 +22,20 @@
 #define DUNLIN_SUMS_TERMS 65536u                           /* the most that one sum takes */
 #define DUNLIN_SUMS_LIMIT 158456325028528675187087900672.0 /* 2^97: a weighted value is smaller */
 
+/* Which limbs of a chunk of values are there; what lies where the others would be is nothing. */
+enum { DUNLIN_SUMS_EMPTY = 0, DUNLIN_SUMS_LOW = 1, DUNLIN_SUMS_HIGH = 2 };
+#define DUNLIN_SUMS_CHUNK 512u /* values */
+
 /*
- * Limb k of value i lies at limbs[k * stride + i] and counts multiples of 2^(51 - 47 k). Value
- * n_values is the sum of the weights, so all that there is to add of two partial sums is n_terms
- * and these arrays, integer by integer.
+ * Limb k of value i lies at limbs[k * stride + i] and counts multiples of 2^(51 - 47 k): in chunks
+ * of level LOW the limbs 2 and 3 alone, the others being 0, in those of level HIGH all. `weight` is
+ * the sum of the weights likewise. So all that there is to add of two partial sums of one level is
+ * n_terms, weight and the limbs, integer by integer.
  */
 typedef struct dunlin__sums {
     int64_t *limbs;
+    uint8_t *levels; /* of each chunk */
+    int64_t weight[DUNLIN_SUMS_LIMBS];
     size_t stride;
     size_t capacity; /* in values */
     size_t n_values;
@@ -62,6 +69,15 @@ DUNLIN_NODISCARD dunlin_status dunlin__sums_count(dunlin__sums *sums, double wei
  * below 2^97 in magnitude, or is none; the sums are then of no more use. */
 DUNLIN_NODISCARD dunlin_status dunlin__sums_add(dunlin__sums *sums, size_t first, size_t n,
                                                 const dunlin__sums_term *term, dunlin_error *error);
+
+/* The opposite, of values that were added with the same term; the term still counts. */
+DUNLIN_NODISCARD dunlin_status dunlin__sums_take_away(dunlin__sums *sums, size_t first, size_t n,
+                                                      const dunlin__sums_term *term,
+                                                      dunlin_error *error);
+
+/* The highest level of any chunk; makes that of every chunk at least this one. */
+uint8_t dunlin__sums_level(const dunlin__sums *sums);
+void dunlin__sums_raise(dunlin__sums *sums, uint8_t level);
 
 /* Adds the terms of `from`. MISMATCH: another number of values; OVERFLOW: too many terms together.
  * A failure changes nothing. */

@@ -372,3 +372,51 @@ Test(sums, room_that_is_not_there)
     cr_assert_eq(dunlin__sums_add(&sums, 1, N_VALUES, &term, &error), DUNLIN_INTERNAL);
     drop(&sums);
 }
+
+/* Small numbers are in the lowest limbs alone, and one large one brings the others of its chunk. */
+Test(sums, levels_and_what_is_taken_away_do_not_show)
+{
+    static double wanted[N_VALUES];
+    static double found[N_VALUES];
+    uint64_t state = test_seed(33);
+    const int n_cases = test_cases(100);
+    for (int c = 0; c < n_cases; c++) {
+        dunlin_error error = {0};
+        dunlin__sums low;
+        dunlin__sums high;
+        draw_all(&state);
+        for (int t = 0; t < N_TERMS; t++) {
+            for (size_t i = 0; i < DUNLIN_SUMS_CHUNK; i++) {
+                values[t][i] = (float)test_random_range(-7e-4, 7e-4, &state);
+                origin[i] = 0;
+            }
+            values[t][DUNLIN_SUMS_CHUNK] = 0x1p80F; /* the first of the next chunk */
+        }
+        make(&low);
+        make(&high);
+        dunlin__sums_raise(&high, DUNLIN_SUMS_HIGH);
+        cr_assert_eq(dunlin__sums_level(&low), DUNLIN_SUMS_EMPTY);
+        for (int t = 0; t < N_TERMS; t++) {
+            add(&low, t, N_VALUES);
+            add(&high, t, 100);
+        }
+        cr_assert_eq(low.levels[0], DUNLIN_SUMS_LOW);
+        cr_assert_eq(low.levels[1], DUNLIN_SUMS_HIGH);
+        dunlin__sums_read(&low, 0, N_VALUES, found);
+        dunlin__sums_read(&high, 0, N_VALUES, wanted);
+        cr_assert_eq(memcmp(found, wanted, sizeof found), 0, "case %d", c);
+        /* All but the first are taken away again: what is left is the first alone. */
+        for (int t = 1; t < N_TERMS; t++) {
+            const dunlin__sums_term term = {
+                .values = values[t], .origin = origin, .weight = weights[t], .scale = scales[t]};
+            cr_assert_eq(dunlin__sums_take_away(&low, 0, N_VALUES, &term, &error), DUNLIN_OK);
+        }
+        dunlin__sums_reset(&high, N_VALUES);
+        add(&high, 0, N_VALUES);
+        dunlin__sums_read(&low, 0, N_VALUES, found);
+        dunlin__sums_read(&high, 0, N_VALUES, wanted);
+        cr_assert_eq(memcmp(found, wanted, sizeof found), 0, "case %d", c);
+        drop(&low);
+        drop(&high);
+    }
+}
