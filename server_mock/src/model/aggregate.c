@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BLOCK_VALUES DUNLIN_AGGREGATE_VALUES
@@ -56,6 +57,10 @@ typedef struct piece {
 static dunlin_status read_input(const dunlin__aggregate_input *input, const piece *part,
                                 float *out_values, dunlin_error *error)
 {
+    if (input->values != NULL) {
+        memcpy(out_values, input->values + part->place, part->n * sizeof(float));
+        return DUNLIN_OK;
+    }
     int fd = open(input->path.text, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return dunlin__file_fail(error, "opening", input->path.text, errno);
@@ -113,13 +118,17 @@ static dunlin_status find_means(const dunlin__aggregate *aggregate, const piece 
                                 const float *base, dunlin_error *error)
 {
     dunlin__aggregate_room *room = aggregate->room;
-    dunlin__sums_reset(&room->sums, part->n);
-    for (size_t i = 0; i < aggregate->n_inputs; i++) {
+    const dunlin__sums *sums = aggregate->sums;
+    const size_t first = sums != NULL ? (size_t)part->place : 0;
+    if (sums == NULL) {
+        sums = &room->sums;
+        dunlin__sums_reset(&room->sums, part->n);
+    }
+    for (size_t i = 0; aggregate->sums == NULL && i < aggregate->n_inputs; i++) {
         DUNLIN_TRY(add_input(aggregate, &aggregate->inputs[i], part, base, error));
     }
-    const double divisor =
-        aggregate->divisor > 0 ? aggregate->divisor : dunlin__sums_weight(&room->sums);
-    dunlin__sums_read(&room->sums, 0, part->n, room->means);
+    const double divisor = aggregate->divisor > 0 ? aggregate->divisor : dunlin__sums_weight(sums);
+    dunlin__sums_read(sums, first, part->n, room->means);
     for (size_t i = 0; i < part->n && aggregate->noise != NULL; i++) {
         room->means[i] += dunlin__noise_draw(aggregate->noise, part->place + i);
     }
@@ -206,12 +215,12 @@ static dunlin_status aggregate_block(void *ctx, uint64_t first, size_t n, float 
 {
     dunlin__aggregate *aggregate = ctx;
     const dunlin__layout *layout = aggregate->layout;
-    dunlin__values base = dunlin__weights_file_values(aggregate->base);
-    DUNLIN_TRY(base.values_fn(base.ctx, first, n, out_values, error));
+    DUNLIN_TRY(aggregate->base.values_fn(aggregate->base.ctx, first, n, out_values, error));
     piece part = {0};
     uint64_t begin = 0;                          /* of the tensor, in this stream of the base */
     uint64_t place = aggregate->first_in_inputs; /* and in the updates */
-    const bool has_sums = aggregate->n_inputs > 0 || aggregate->noise != NULL;
+    const bool has_sums =
+        aggregate->n_inputs > 0 || aggregate->sums != NULL || aggregate->noise != NULL;
     for (uint32_t t = 0; has_sums && t < layout->n_tensors; t++) {
         uint64_t n_tensor = layout->tensors[t].stored_bytes / sizeof(float);
         bool is_shared = dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED);

@@ -1,8 +1,9 @@
 /*
- * aggregate.h - from the updates of a round, a file each, to the next model.
+ * aggregate.h - from the updates of a round to the next model.
  *
- * Streaming: it reads a block of each update, one after another, and holds the blocks of the sums,
- * whatever the sizes of model and cohort.
+ * Streaming: it reads a block of each update, one after another, from a file or out of memory, and
+ * holds the blocks of the sums, whatever the sizes of model and cohort. Updates that were summed up
+ * as they came are read as their sums.
  */
 #ifndef DUNLIN_SERVER_AGGREGATE_H
 #define DUNLIN_SERVER_AGGREGATE_H
@@ -15,6 +16,7 @@
 
 typedef struct dunlin__aggregate_input {
     dunlin__server_path path;
+    const float *values; /* all of them; NULL: they are in the file */
     double weight;
     double scale;         /* of the update, before it is weighed; 1: as it is */
     int64_t client_index; /* whose it is */
@@ -64,9 +66,10 @@ typedef struct dunlin__aggregate {
     dunlin__layout_part part; /* the stream's tensors: ALL, or AVERAGED */
     uint64_t first_in_inputs; /* where the stream begins in an input's file, in values */
     double divisor;           /* 0: the sum of the weights */
-    dunlin__weights_file *base;
+    dunlin__values base;
     const dunlin__aggregate_input *inputs;
     size_t n_inputs;
+    const dunlin__sums *sums; /* of all inputs, as they lie in a file; NULL: `inputs` has them */
     bool sends_weights;
     const dunlin__strategy *strategy;
     dunlin__moments_file *moments; /* NULL: the strategy has none, or nothing is aggregated */

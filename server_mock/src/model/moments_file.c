@@ -86,6 +86,11 @@ dunlin_status dunlin__moments_file_open(const char *folder, uint64_t from, uint6
 dunlin_status dunlin__moments_file_step(dunlin__moments_file *file, size_t n, const double *changes,
                                         float *values, dunlin_error *error)
 {
+    if (file->memory != NULL) {
+        dunlin__server_step(file->strategy, n, changes, file->memory + file->n_done, values);
+        file->n_done += n;
+        return DUNLIN_OK;
+    }
     for (size_t done = 0; done < n; done += BLOCK_VALUES) {
         const size_t n_now = n - done < BLOCK_VALUES ? n - done : BLOCK_VALUES;
         const uint64_t at = sizeof(head) + file->n_done * sizeof *file->block;

@@ -25,7 +25,8 @@ typedef struct dunlin__moments_file {
     dunlin_outfile to;
     uint64_t n_values;
     uint64_t n_done;
-    dunlin__moments *block; /* DUNLIN_MOMENTS_VALUES */
+    dunlin__moments *block;  /* DUNLIN_MOMENTS_VALUES */
+    dunlin__moments *memory; /* all of them, to be changed in place; NULL: they are in files */
 } dunlin__moments_file;
 #define DUNLIN_MOMENTS_VALUES 2048u
 

@@ -1,5 +1,8 @@
 /*
- * update_norm.c - the norms of an update that lies in one file.
+ * update_norm.c - the norms of an update that lies in one file, or of some that are in memory.
+ *
+ * Invariant: the squares of a tensor are summed up one after the other, and then the tensors, so
+ * the bits are the same wherever the values come from.
  */
 #include "update_norm.h"
 
@@ -10,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BLOCK_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
@@ -57,29 +61,34 @@ static dunlin_status add_tensor(measure *work, uint64_t place, uint64_t begin, u
     return DUNLIN_OK;
 }
 
+/* A tensor that has been summed up. */
+static void end_tensor(dunlin__update_norms *out, uint32_t tensor, double tensor_squares,
+                       double *sum_squares)
+{
+    const double norm = sqrt(tensor_squares);
+    *sum_squares += tensor_squares;
+    out->layer = norm > out->layer_norm ? tensor : out->layer;
+    out->layer_norm = norm > out->layer_norm ? norm : out->layer_norm;
+    out->n_layers++;
+}
+
 static dunlin_status add_all(measure *work, const dunlin__layout *layout, dunlin__layout_part part,
                              dunlin__update_norms *out)
 {
     uint64_t place = 0;
     uint64_t begin = 0;
     double sum_squares = 0;
-    uint32_t n_layers = 0;
     for (uint32_t t = 0; t < layout->n_tensors; t++) {
         uint64_t n_values = layout->tensors[t].stored_bytes / sizeof(float);
         work->sum_squares = 0;
         if (dunlin__layout_has(layout, t, part)) {
             DUNLIN_TRY(add_tensor(work, place, begin, n_values));
-            const double norm = sqrt(work->sum_squares);
-            sum_squares += work->sum_squares;
-            out->layer = norm > out->layer_norm ? t : out->layer;
-            out->layer_norm = norm > out->layer_norm ? norm : out->layer_norm;
-            n_layers++;
+            end_tensor(out, t, work->sum_squares, &sum_squares);
         }
         place += dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED) ? n_values : 0;
         begin += n_values;
     }
     out->norm = sqrt(sum_squares);
-    out->n_layers = n_layers;
     return DUNLIN_OK;
 }
 
@@ -119,4 +128,73 @@ dunlin_status dunlin__update_measure(const dunlin__layout *layout, dunlin__layou
     dunlin__free_array(alloc, work.values, BLOCK_VALUES, sizeof(float));
     dunlin__free_array(alloc, work.base_values, BLOCK_VALUES, sizeof(float));
     return status;
+}
+
+#define TOGETHER 4u /* updates whose sums do not wait for each other */
+
+static void add_four(const float *const values[TOGETHER], const float *base, size_t n,
+                     double out_sums[TOGETHER])
+{
+    double a = 0;
+    double b = 0;
+    double c = 0;
+    double d = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double from = base != NULL ? (double)base[i] : 0;
+        const double first = (double)values[0][i] - from;
+        const double second = (double)values[1][i] - from;
+        const double third = (double)values[2][i] - from;
+        const double fourth = (double)values[3][i] - from;
+        a += first * first;
+        b += second * second;
+        c += third * third;
+        d += fourth * fourth;
+    }
+    out_sums[0] = a;
+    out_sums[1] = b;
+    out_sums[2] = c;
+    out_sums[3] = d;
+}
+
+static void measure_four(const dunlin__layout *layout, dunlin__layout_part part,
+                         const float *const updates[TOGETHER], const float *base,
+                         dunlin__update_norms out[TOGETHER])
+{
+    double sums[TOGETHER] = {0};
+    uint64_t place = 0;
+    uint64_t begin = 0;
+    memset(out, 0, TOGETHER * sizeof out[0]);
+    for (uint32_t t = 0; t < layout->n_tensors; t++) {
+        const uint64_t n_values = layout->tensors[t].stored_bytes / sizeof(float);
+        if (dunlin__layout_has(layout, t, part)) {
+            const float *const values[TOGETHER] = {updates[0] + place, updates[1] + place,
+                                                   updates[2] + place, updates[3] + place};
+            double tensor[TOGETHER];
+            add_four(values, base != NULL ? base + begin : NULL, (size_t)n_values, tensor);
+            for (size_t i = 0; i < TOGETHER; i++) {
+                end_tensor(&out[i], t, tensor[i], &sums[i]);
+            }
+        }
+        place += dunlin__layout_has(layout, t, DUNLIN_LAYOUT_SHARED) ? n_values : 0;
+        begin += n_values;
+    }
+    for (size_t i = 0; i < TOGETHER; i++) {
+        out[i].norm = sqrt(sums[i]);
+    }
+}
+
+void dunlin__update_measure_values(const dunlin__layout *layout, dunlin__layout_part part,
+                                   const float *const *updates, size_t n, const float *base,
+                                   dunlin__update_norms *out)
+{
+    for (size_t done = 0; done < n; done += TOGETHER) {
+        const size_t n_now = n - done < TOGETHER ? n - done : TOGETHER;
+        const float *four[TOGETHER];
+        dunlin__update_norms norms[TOGETHER];
+        for (size_t i = 0; i < TOGETHER; i++) {
+            four[i] = updates[done + (i < n_now ? i : 0)];
+        }
+        measure_four(layout, part, four, base, norms);
+        memcpy(out + done, norms, n_now * sizeof norms[0]);
+    }
 }

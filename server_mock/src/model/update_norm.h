@@ -1,5 +1,5 @@
 /*
- * update_norm.h - the norms of an update that lies in one file.
+ * update_norm.h - the norms of an update that lies in one file, or of some that are in memory.
  */
 #ifndef DUNLIN_SERVER_UPDATE_NORM_H
 #define DUNLIN_SERVER_UPDATE_NORM_H
@@ -22,5 +22,10 @@ DUNLIN_NODISCARD dunlin_status
 dunlin__update_measure(const dunlin__layout *layout, dunlin__layout_part part,
                        const char *update_path, const char *base_path, const dunlin_alloc *alloc,
                        dunlin__update_norms *out, dunlin_error *error);
+
+/* The same to the bit of n updates in memory, with `base` (NULL as above) there too. */
+void dunlin__update_measure_values(const dunlin__layout *layout, dunlin__layout_part part,
+                                   const float *const *updates, size_t n, const float *base,
+                                   dunlin__update_norms *out);
 
 #endif

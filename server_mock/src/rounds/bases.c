@@ -48,7 +48,7 @@ static dunlin_status begin_stream(making *work, bool is_control)
                             .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
                             .first_in_inputs = is_control ? layout->n_shared_values : 0,
                             .divisor = divisor,
-                            .base = &work->bases[at],
+                            .base = dunlin__weights_file_values(&work->bases[at]),
                             .inputs = work->of.inputs,
                             .n_inputs = work->of.n_inputs,
                             .sends_weights = server->task.sends_weights,

@@ -3,6 +3,7 @@
  * differences, whole weights, scaled updates, control variates, medians and trimmed means.
  */
 #include "model/aggregate.h"
+#include "model/update_norm.h"
 #include "server/device.h"
 
 #include <mem/support.h>
@@ -53,7 +54,7 @@ static void write_floats(const char *path, const float *values, size_t n)
 
 static void run(const char *folder, const dunlin__layout *layout,
                 const dunlin__aggregate_input *inputs, bool is_control, bool sends_weights,
-                dunlin__strategy_kind kind, float *out)
+                dunlin__strategy_kind kind, const dunlin__sums *sums, float *out)
 {
     dunlin_error error = {0};
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
@@ -71,7 +72,8 @@ static void run(const char *folder, const dunlin__layout *layout,
                                    .part = is_control ? DUNLIN_LAYOUT_AVERAGED : DUNLIN_LAYOUT_ALL,
                                    .first_in_inputs = is_control ? layout->n_shared_values : 0,
                                    .divisor = is_control ? 20 : 0,
-                                   .base = &file,
+                                   .base = dunlin__weights_file_values(&file),
+                                   .sums = sums,
                                    .inputs = inputs,
                                    .n_inputs = N_INPUTS,
                                    .sends_weights = sends_weights,
@@ -85,6 +87,56 @@ static void run(const char *folder, const dunlin__layout *layout,
     }
     dunlin__aggregate_room_free(&room, &alloc);
     dunlin__weights_file_close(&file);
+}
+
+/* The updates summed up as they come, a piece of each in turn. */
+static void sum_up(const dunlin__aggregate_input *inputs, bool sends_weights, dunlin__sums *out)
+{
+    static float origin[N_SHARED + N_AVERAGED]; /* of the control variate: zeros */
+    dunlin_error error = {0};
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    memcpy(origin, base, N_AVERAGED * sizeof *base);
+    memcpy(origin + N_AVERAGED, base + N_AVERAGED + N_LOCAL,
+           (N_SHARED - N_AVERAGED) * sizeof *base);
+    cr_assert_eq(dunlin__sums_make(out, N_SHARED + N_AVERAGED, &alloc, &error), DUNLIN_OK);
+    for (int i = 0; i < N_INPUTS; i++) {
+        cr_assert_eq(dunlin__sums_count(out, inputs[i].weight, &error), DUNLIN_OK);
+    }
+    for (size_t first = 0; first < N_SHARED + N_AVERAGED; first += 1000) {
+        for (int i = N_INPUTS - 1; i >= 0; i--) {
+            const dunlin__sums_term term = {.values = updates[inputs[i].client_index] + first,
+                                            .origin = sends_weights ? origin + first : NULL,
+                                            .weight = inputs[i].weight,
+                                            .scale = inputs[i].scale};
+            cr_assert_eq(dunlin__sums_add(out, first, 1000, &term, &error), DUNLIN_OK, "%s",
+                         error.text);
+        }
+    }
+}
+
+/* What is in memory, or has been summed up, gives the bits of the files. */
+static void check_memory(const char *folder, const dunlin__layout *layout,
+                         const dunlin__aggregate_input *inputs, bool is_control, bool sends_weights,
+                         dunlin__strategy_kind strategy, const float *wanted)
+{
+    static float found[N_SHARED + N_LOCAL];
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    const size_t n = is_control ? N_AVERAGED : N_SHARED + N_LOCAL;
+    dunlin__aggregate_input there[N_INPUTS];
+    dunlin__sums sums;
+    for (int i = 0; i < N_INPUTS; i++) {
+        there[i] = inputs[i];
+        there[i].path.text[0] = 0;
+        there[i].values = updates[inputs[i].client_index];
+    }
+    run(folder, layout, there, is_control, sends_weights, strategy, NULL, found);
+    cr_assert_eq(memcmp(found, wanted, n * sizeof *found), 0, "strategy %d", (int)strategy);
+    if (strategy == DUNLIN_STRATEGY_AVERAGE) {
+        sum_up(inputs, sends_weights, &sums);
+        run(folder, layout, NULL, is_control, sends_weights, strategy, &sums, found);
+        cr_assert_eq(memcmp(found, wanted, n * sizeof *found), 0, "summed up");
+        dunlin__sums_free(&sums, &alloc);
+    }
 }
 
 static int compare(const void *left, const void *right)
@@ -166,7 +218,8 @@ Test(average, same_bits_in_every_order_of_the_updates)
         const bool sends_weights = kinds[k].sends_weights;
         const dunlin__strategy_kind strategy = kinds[k].strategy;
         const size_t n = is_control ? N_AVERAGED : N_SHARED + N_LOCAL;
-        run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, first);
+        run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, NULL, first);
+        check_memory(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, first);
         for (size_t i = 0; i < n; i++) {
             const bool is_local = !is_control && i >= N_AVERAGED && i < N_AVERAGED + N_LOCAL;
             const double from = (double)base[i];
@@ -187,8 +240,51 @@ Test(average, same_bits_in_every_order_of_the_updates)
             const dunlin__aggregate_input held = inputs[a];
             inputs[a] = inputs[b];
             inputs[b] = held;
-            run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, found);
+            run(fixture.folder, &layout, inputs, is_control, sends_weights, strategy, NULL, found);
             cr_assert_eq(memcmp(found, first, n * sizeof *found), 0, "kind %zu, turn %d", k, turn);
+        }
+    }
+    test_server_end(&fixture);
+}
+
+Test(average, norms_in_memory_are_those_of_files)
+{
+    test_server fixture;
+    dunlin__tensor_entry tensors[3];
+    dunlin__layout layout;
+    dunlin__update_norms found[N_INPUTS];
+    const float *all[N_INPUTS];
+    dunlin_error error = {0};
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    char base_path[256];
+    char path[256];
+    uint64_t state = test_seed(6);
+    test_server_folder(&fixture);
+    make_layout(tensors, &layout);
+    test_random_fill(base, N_SHARED + N_LOCAL, -1, 1, &state);
+    (void)snprintf(base_path, sizeof base_path, "%s/base", fixture.folder);
+    write_floats(base_path, base, N_SHARED + N_LOCAL);
+    for (int i = 0; i < N_INPUTS; i++) {
+        test_random_fill(updates[i], N_SHARED, -2, 2, &state);
+        all[i] = updates[i];
+    }
+    static const dunlin__layout_part parts[] = {DUNLIN_LAYOUT_SHARED, DUNLIN_LAYOUT_AVERAGED};
+    for (size_t k = 0; k < 4; k++) {
+        const bool has_base = k % 2 == 1;
+        dunlin__update_measure_values(&layout, parts[k / 2], all, N_INPUTS, has_base ? base : NULL,
+                                      found);
+        for (int i = 0; i < N_INPUTS; i++) {
+            dunlin__update_norms wanted;
+            (void)snprintf(path, sizeof path, "%s/update", fixture.folder);
+            write_floats(path, updates[i], N_SHARED);
+            cr_assert_eq(dunlin__update_measure(&layout, parts[k / 2], path,
+                                                has_base ? base_path : NULL, &alloc, &wanted,
+                                                &error),
+                         DUNLIN_OK, "%s", error.text);
+            cr_assert_eq(memcmp(&found[i].norm, &wanted.norm, sizeof wanted.norm), 0);
+            cr_assert_eq(memcmp(&found[i].layer_norm, &wanted.layer_norm, sizeof wanted.norm), 0);
+            cr_assert_eq(found[i].layer, wanted.layer);
+            cr_assert_eq(found[i].n_layers, wanted.n_layers);
         }
     }
     test_server_end(&fixture);
