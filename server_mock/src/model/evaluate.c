@@ -230,32 +230,37 @@ bool dunlin__evaluator_has_test_set(const dunlin__evaluator *evaluator)
     return evaluator != NULL && evaluator->test_set != NULL;
 }
 
-static dunlin_status load_weights(dunlin__evaluator *evaluator, const char *path,
+static dunlin_status load_weights(dunlin__evaluator *evaluator, const dunlin__values *values,
                                   dunlin_error *error)
 {
-    dunlin__weights_file file;
-    DUNLIN_TRY(dunlin__weights_file_open(path, evaluator->n_values, &file, error));
-    dunlin__values values = dunlin__weights_file_values(&file);
     dunlin_status status = DUNLIN_OK;
     for (uint64_t first = 0; status == DUNLIN_OK && first < evaluator->n_values;
          first += BLOCK_VALUES) {
         uint64_t left = evaluator->n_values - first;
         size_t n = left < BLOCK_VALUES ? (size_t)left : BLOCK_VALUES;
-        status = values.values_fn(values.ctx, first, n, evaluator->block, error);
+        status = values->values_fn(values->ctx, first, n, evaluator->block, error);
         if (status == DUNLIN_OK) {
             status = dunlin_trainer_set_weights(evaluator->trainer, DUNLIN_WEIGHTS_ALL,
                                                 (int64_t)first, (int64_t)n, evaluator->block);
             status = status == DUNLIN_OK ? status : pass_on(evaluator, status, error);
         }
     }
+    return status;
+}
+
+static dunlin_status load_file(dunlin__evaluator *evaluator, const char *path, dunlin_error *error)
+{
+    dunlin__weights_file file;
+    DUNLIN_TRY(dunlin__weights_file_open(path, evaluator->n_values, &file, error));
+    const dunlin__values values = dunlin__weights_file_values(&file);
+    const dunlin_status status = load_weights(evaluator, &values, error);
     dunlin__weights_file_close(&file);
     return status;
 }
 
-dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator, const char *weights_path,
-                                    double *out_accuracy, double *out_loss, dunlin_error *error)
+static dunlin_status judge(dunlin__evaluator *evaluator, double *out_accuracy, double *out_loss,
+                           dunlin_error *error)
 {
-    DUNLIN_TRY(load_weights(evaluator, weights_path, error));
     dunlin_metrics metrics = {0};
     dunlin_status status = dunlin_trainer_evaluate(evaluator->trainer, &evaluator->source, 0,
                                                    evaluator->n_examples, &metrics);
@@ -267,12 +272,41 @@ dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator, const char *we
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator, const char *weights_path,
+                                    double *out_accuracy, double *out_loss, dunlin_error *error)
+{
+    DUNLIN_TRY(load_file(evaluator, weights_path, error));
+    return judge(evaluator, out_accuracy, out_loss, error);
+}
+
+dunlin_status dunlin__evaluator_run_values(dunlin__evaluator *evaluator,
+                                           const dunlin__values *values, double *out_accuracy,
+                                           double *out_loss, dunlin_error *error)
+{
+    DUNLIN_TRY(load_weights(evaluator, values, error));
+    return judge(evaluator, out_accuracy, out_loss, error);
+}
+
+static dunlin_status export_loaded(dunlin__evaluator *evaluator, const char *onnx_path,
+                                   dunlin_error *error)
+{
+    dunlin_status status = dunlin_trainer_export_onnx(evaluator->trainer, onnx_path);
+    return status == DUNLIN_OK ? DUNLIN_OK : pass_on(evaluator, status, error);
+}
+
 dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator, const char *weights_path,
                                        const char *onnx_path, dunlin_error *error)
 {
-    DUNLIN_TRY(load_weights(evaluator, weights_path, error));
-    dunlin_status status = dunlin_trainer_export_onnx(evaluator->trainer, onnx_path);
-    return status == DUNLIN_OK ? DUNLIN_OK : pass_on(evaluator, status, error);
+    DUNLIN_TRY(load_file(evaluator, weights_path, error));
+    return export_loaded(evaluator, onnx_path, error);
+}
+
+dunlin_status dunlin__evaluator_export_values(dunlin__evaluator *evaluator,
+                                              const dunlin__values *values, const char *onnx_path,
+                                              dunlin_error *error)
+{
+    DUNLIN_TRY(load_weights(evaluator, values, error));
+    return export_loaded(evaluator, onnx_path, error);
 }
 
 void dunlin__evaluator_stop(dunlin__evaluator *evaluator)

@@ -36,10 +36,21 @@ DUNLIN_NODISCARD dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluato
                                                      const char *weights_path, double *out_accuracy,
                                                      double *out_loss, dunlin_error *error);
 
+/* The same of values that are in memory. */
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_run_values(dunlin__evaluator *evaluator,
+                                                            const dunlin__values *values,
+                                                            double *out_accuracy, double *out_loss,
+                                                            dunlin_error *error);
+
 /* Writes a file of weights as an ONNX file. */
 DUNLIN_NODISCARD dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator,
                                                         const char *weights_path,
                                                         const char *onnx_path, dunlin_error *error);
+
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_export_values(dunlin__evaluator *evaluator,
+                                                               const dunlin__values *values,
+                                                               const char *onnx_path,
+                                                               dunlin_error *error);
 
 /* Makes a running evaluation end soon. Any thread; NULL is fine. */
 void dunlin__evaluator_stop(dunlin__evaluator *evaluator);

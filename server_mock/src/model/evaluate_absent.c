@@ -59,6 +59,14 @@ dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator, const char *we
                         "%.120s: this server was built without the trainer", weights_path);
 }
 
+dunlin_status dunlin__evaluator_run_values(dunlin__evaluator *evaluator,
+                                           const dunlin__values *values, double *out_accuracy,
+                                           double *out_loss, dunlin_error *error)
+{
+    (void)values;
+    return dunlin__evaluator_run(evaluator, "the weights", out_accuracy, out_loss, error);
+}
+
 dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator, const char *weights_path,
                                        const char *onnx_path, dunlin_error *error)
 {
@@ -66,6 +74,14 @@ dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator, const char 
     (void)onnx_path;
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "evaluate", 0,
                         "%.120s: this server was built without the trainer", weights_path);
+}
+
+dunlin_status dunlin__evaluator_export_values(dunlin__evaluator *evaluator,
+                                              const dunlin__values *values, const char *onnx_path,
+                                              dunlin_error *error)
+{
+    (void)values;
+    return dunlin__evaluator_export(evaluator, "the weights", onnx_path, error);
 }
 
 void dunlin__evaluator_stop(dunlin__evaluator *evaluator)

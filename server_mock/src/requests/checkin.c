@@ -9,12 +9,11 @@
 #include "call.h"
 #include "call_macros.h"
 #include "model/models.h"
-#include "rounds/ahead.h"
 #include "rounds/buffered.h"
-#include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/orders.h"
 #include "rounds/packed.h"
+#include "rounds/plan.h"
 #include "rounds/private.h"
 #include "run_over.h"
 #include "state/context.h"
@@ -28,7 +27,6 @@
 #include <wire/digest.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,45 +182,6 @@ void dunlin__serve_checkin(dunlin__call_state *call)
 
 /* ---- accept ---- */
 
-static void fill_plan(const dunlin__server *server, int64_t client_index, bool packs,
-                      dunlin__training_plan *plan)
-{
-    const dunlin__server_plan *from = &server->task.plan;
-    double decay = pow(from->lr_decay, (double)(server->round.round - 1));
-    bool is_named = server->task.n_tensors == 0;
-    plan->learner = is_named ? DUNLIN_V1_LEARNER_KIND_BUILTIN : DUNLIN_V1_LEARNER_KIND_APPLICATION;
-    plan->n_epochs = from->n_epochs;
-    plan->batch_size = from->batch;
-    plan->max_steps = from->max_steps;
-    plan->max_examples = from->max_examples;
-    const bool has_rate = from->orders.precision[0] == '\0';
-    plan->learning_rate = has_rate ? fmaxf((float)(from->lr * decay), 1e-30f) : 0.0f;
-    plan->momentum = (float)from->momentum;
-    plan->weight_decay = (float)from->weight_decay;
-    bool is_fedprox = from->proximal_mu > 0;
-    plan->algorithm = is_fedprox ? DUNLIN_V1_ALGORITHM_FEDPROX : DUNLIN_V1_ALGORITHM_FEDAVG;
-    if (from->is_scaffold) {
-        plan->algorithm = DUNLIN_V1_ALGORITHM_SCAFFOLD;
-    }
-    plan->prox_mu = (float)from->proximal_mu;
-    plan->seed =
-        dunlin__server_work_seed(server->task.seed, server->round.round, (uint64_t)client_index);
-    plan->clip_norm = (float)dunlin__clip_norm(server);
-    plan->weight_cap = server->task.dp.is_on ? 1 : server->task.weight_cap;
-    plan->update_form =
-        server->task.sends_weights ? DUNLIN_V1_UPDATE_FORM_WEIGHTS : DUNLIN_V1_UPDATE_FORM_DELTA;
-    plan->has_packing = server->task.is_packed && packs;
-    plan->update_encoding = dunlin__server_task_encoding(&server->task, packs);
-    if (plan->has_packing) {
-        plan->feedback_rounds = server->task.feedback_rounds;
-        plan->packing = dunlin__compress_of(&server->task, server->round.round, plan->seed);
-    }
-    plan->chunk_bytes = server->layout.chunk_bytes;
-    plan->evaluates = from->evaluates;
-    plan->partial_share = (float)from->partial;
-    dunlin__orders_fill(&server->task, server->round.round, plan);
-}
-
 static void fill_assignment(const dunlin__call_state *call, const dunlin__assignment_row *row,
                             bool unpacks, dunlin__assignment *assignment)
 {
@@ -238,7 +197,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     assignment->deadline_ms = left_ms(row->deadline_ms, call->now_ms);
     memcpy(assignment->token, row->token, sizeof row->token);
     assignment->has_plan = true;
-    fill_plan(server, call->device->row.client_index, row->packs, &assignment->plan);
+    dunlin__plan_fill(server, call->device->row.client_index, row->packs, &assignment->plan);
     memcpy(assignment->base_manifest_sha256, base->manifest_sha256, DUNLIN_SHA256_BYTES);
     assignment->base_manifest_bytes = base->n_manifest_bytes;
     if (unpacks) {

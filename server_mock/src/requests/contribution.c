@@ -14,6 +14,7 @@
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/profile.h"
+#include "rounds/tally.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
@@ -285,20 +286,6 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
     return DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED;
 }
 
-/* The metrics there are names for; the message's own rules have judged their values. */
-static void take_metrics(const dunlin__commit_request *commit, dunlin__device_metrics *out_metrics)
-{
-    for (size_t i = 0; i < commit->metrics_count; i++) {
-        for (int m = 0; m < DUNLIN_N_METRICS; m++) {
-            if (strcmp(commit->metrics[i].name,
-                       dunlin__device_metric_name((dunlin__device_metric)m)) == 0) {
-                out_metrics->is_there[m] = true;
-                out_metrics->values[m] = commit->metrics[i].value;
-            }
-        }
-    }
-}
-
 /* The update gets the name that the close of the round looks for. */
 static dunlin_status keep_update(dunlin__call_state *call, const char *assignment_id,
                                  dunlin_error *error)
@@ -318,27 +305,11 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     dunlin__server *server = call->server;
     const dunlin__commit_request *commit = &call->commit;
     const bool is_private = server->task.dp.is_on;
-    uint64_t weight = is_private ? 1 : commit->n_examples; /* there a device counts once */
-    if (weight > server->task.weight_cap) {
-        weight = server->task.weight_cap;
-        dunlin__log(&server->log, DUNLIN_LOG_INFO, "rounds",
-                    "round %" PRIu64 ": a device has %" PRIu64
-                    " examples and counts for weight_cap, %" PRIu64,
-                    assignment->round, commit->n_examples, weight);
-    }
-    dunlin__contribution_row row = {.round = server->round.round, /* buffered: a later one */
-                                    .client_index = call->device->row.client_index,
-                                    .device = call->device->row.row,
-                                    .weight = (double)weight,
-                                    .n_steps = is_private ? 0 : commit->n_steps,
-                                    .train_ms = is_private ? 0 : commit->train_ms,
-                                    .within_clip = server->task.plan.clip_quantile > 0
-                                                       ? commit->within_clip
-                                                       : DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED};
+    /* buffered: a later round than the assignment's */
+    dunlin__contribution_row row = dunlin__tally_contribution(
+        server, server->round.round, call->device->row.client_index, commit);
+    row.device = call->device->row.row;
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
-    if (!is_private) {
-        take_metrics(commit, &row.metrics);
-    }
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
     DUNLIN_TRY(dunlin__buffered_note(server, &row, assignment->round, error));
     for (size_t i = 0; i < commit->app_metrics_count && !is_private; i++) {

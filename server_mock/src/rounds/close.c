@@ -25,6 +25,7 @@
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
+#include "tally.h"
 #include "task/task.h"
 
 #include <mem/support.h>
@@ -58,10 +59,7 @@ typedef struct closing {
     size_t n;
     size_t capacity;
     size_t n_lost; /* accepted updates whose files are not there, or not whole */
-    double metric_weights[DUNLIN_N_METRICS];
-    double metric_sums[DUNLIN_N_METRICS];
-    size_t n_within;    /* updates that were within the bound before they were clipped... */
-    size_t n_beyond;    /* ...and that were not */
+    dunlin__tally tally;
     uint64_t from_file; /* the base that the next one is made from */
     uint64_t next_base; /* the round whose model that is */
     bool is_guarded;
@@ -98,15 +96,7 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     /* SCAFFOLD's average is over devices, as its variates are (Karimireddy et al. 2020). */
     input->weight = layout->has_control ? 1.0 : row->weight;
     all->n++;
-    all->row.weight_sum += row->weight;
-    all->n_within += row->within_clip == DUNLIN_V1_WITHIN_CLIP_YES ? 1 : 0;
-    all->n_beyond += row->within_clip == DUNLIN_V1_WITHIN_CLIP_NO ? 1 : 0;
-    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
-        if (row->metrics.is_there[m]) {
-            all->metric_weights[m] += row->weight;
-            all->metric_sums[m] += row->weight * row->metrics.values[m];
-        }
-    }
+    dunlin__tally_add(&all->tally, row);
     return DUNLIN_OK;
 }
 
@@ -256,6 +246,7 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->n_dropped += server->task.buffered.is_on ? 0 : counts.n_assigned; /* else they go on */
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
+    dunlin__tally_fill(&all->tally, row);
     if (dunlin__private_is_secret(server)) { /* how many came is not to be told either */
         row->n_participants = 0;
         row->n_dropped = 0;
@@ -264,14 +255,6 @@ static void fill_closed(closing *all, int64_t now_ms)
         row->weight_sum = 0;
     }
     row->clip_norm = row->is_evaluation ? 0 : dunlin__clip_norm(server);
-    row->has_clip_within = all->n_within + all->n_beyond > 0;
-    row->clip_within =
-        row->has_clip_within ? (double)all->n_within / (double)(all->n_within + all->n_beyond) : 0;
-    for (int m = 0; m < DUNLIN_N_METRICS; m++) {
-        row->metrics.is_there[m] = all->metric_weights[m] > 0;
-        row->metrics.values[m] =
-            all->metric_weights[m] > 0 ? all->metric_sums[m] / all->metric_weights[m] : 0;
-    }
 }
 
 static dunlin__round_row next_round(const dunlin__server *server, uint64_t round, uint64_t base,
@@ -441,6 +424,7 @@ static dunlin_status make_next(closing *all, dunlin__published *out_model)
     (void)pthread_mutex_lock(&server->lock);
     bool is_judged = was_aggregated && !server->is_stale &&
                      dunlin__best_is_awaited(&server->task) &&
+                     dunlin__server_task_judges(&server->task, all->row.round) &&
                      dunlin__evaluator_has_test_set(server->evaluator);
     return status == DUNLIN_OK && is_judged ? judge(all, out_model) : status;
 }

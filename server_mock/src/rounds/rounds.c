@@ -61,7 +61,8 @@ static dunlin__round_row *find_pending(const dunlin__server *server)
     }
     for (size_t i = server->n_closed; i > 0; i--) {
         dunlin__round_row *row = &server->closed[i - 1];
-        bool is_wanted = !row->is_evaluated && !row->is_taken_back && !row->is_given_up;
+        bool is_wanted = !row->is_evaluated && !row->is_taken_back && !row->is_given_up &&
+                         dunlin__server_task_judges(&server->task, row->round);
         for (size_t m = 0; m < DUNLIN_SERVER_MOST_MODELS && is_wanted; m++) {
             if (server->models[m].round == row->round + 1) {
                 return row;

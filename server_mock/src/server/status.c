@@ -120,6 +120,9 @@ static void add_metrics(json_t *rounds, dunlin__server *server)
         (void)json_object_set_new(round, "metrics", json_object());
         (void)json_object_set_new(round, "metrics_left_out", json_integer(0));
     }
+    if (server->db == NULL) { /* in memory there are none */
+        return;
+    }
     dunlin_status status =
         dunlin__server_db_each_round_metric(server->db, add_metric, rounds, NULL);
     if (status == DUNLIN_OK) {
@@ -183,6 +186,9 @@ static dunlin_status add_telemetry(void *ctx, const dunlin__telemetry_row *row)
 static json_t *telemetry_object(dunlin__server *server)
 {
     json_t *object = json_object();
+    if (server->db == NULL) {
+        return object;
+    }
     dunlin_status status =
         dunlin__server_db_each_telemetry(server->db, add_telemetry, object, NULL);
     return status == DUNLIN_OK ? object : (json_decref(object), json_null());

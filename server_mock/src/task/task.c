@@ -48,6 +48,7 @@ static const dunlin__task_field task_fields[] = {
     TASK("min_reports", min_reports, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, 1),
     TASK("weight_cap", weight_cap, DUNLIN_TASK_U64, 1, MAX_EXAMPLES, WEIGHT_CAP),
     TASK("rollback", rollback, DUNLIN_TASK_REAL, 1e-6, 1, 0),
+    TASK("judge_every", judge_every, DUNLIN_TASK_U64, 1, DUNLIN_SERVER_ROUNDS, 1),
     TASK("keep_every", keep_every, DUNLIN_TASK_U32, 0, DUNLIN_SERVER_ROUNDS, 0),
     TASK("keep_best", keeps_best, DUNLIN_TASK_BOOL, 0, 1, 1),
     TASK("target_accuracy", target_accuracy, DUNLIN_TASK_REAL, 1e-6, 1, 0),
@@ -350,6 +351,11 @@ bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t
 bool dunlin__server_task_is_judged(const dunlin__server_task *task)
 {
     return task->evaluate_every > 0 || task->plan.evaluates;
+}
+
+bool dunlin__server_task_judges(const dunlin__server_task *task, uint64_t round)
+{
+    return task->judge_every < 2 || round % task->judge_every == 0 || round == task->rounds;
 }
 
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)

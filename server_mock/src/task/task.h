@@ -129,12 +129,13 @@ typedef struct dunlin__server_task {
     uint32_t min_reports; /* fewer at the deadline: the round fails, the model stays */
     dunlin__server_deadline deadlines[DUNLIN_SERVER_DEADLINES];
     uint32_t n_deadlines;
-    uint32_t keep_every;     /* the models of every N-th round stay; 0: none of them */
-    bool keeps_best;         /* the best model stays, if there is something to judge by */
-    bool wants_best;         /* the task file says so */
-    double target_accuracy;  /* reached: no other round; 0: none */
-    uint32_t patience;       /* so many rounds without a better model: no other; 0: none */
-    double min_delta;        /* better by more than this counts for patience */
+    uint64_t judge_every;   /* the test set judges the models of every N-th round, and the last's */
+    uint32_t keep_every;    /* the models of every N-th round stay; 0: none of them */
+    bool keeps_best;        /* the best model stays, if there is something to judge by */
+    bool wants_best;        /* the task file says so */
+    double target_accuracy; /* reached: no other round; 0: none */
+    uint32_t patience;      /* so many rounds without a better model: no other; 0: none */
+    double min_delta;       /* better by more than this counts for patience */
     bool metrics_per_device; /* the app's own: a file of them a round */
     uint64_t weight_cap;
     double rollback; /* more accuracy than this below the best: the model is taken back; 0: off */
@@ -170,6 +171,9 @@ bool dunlin__server_task_is_evaluation(const dunlin__server_task *task, uint64_t
 
 /* True if devices say how a base does on their own examples. */
 bool dunlin__server_task_is_judged(const dunlin__server_task *task);
+
+/* True if the model of a round is held against the test set. */
+bool dunlin__server_task_judges(const dunlin__server_task *task, uint64_t round);
 
 /* From the opening of a round, or its first assignment, to its end. */
 uint64_t dunlin__server_task_deadline_ms(const dunlin__server_task *task, uint64_t round);

@@ -97,6 +97,13 @@ dunlin_status dunlin__task_read_rounds(const dunlin__task_place *at, const json_
                             "%.80s: min_delta %.6g goes with patience alone", at->file,
                             task->min_delta);
     }
+    if (task->rollback > 0 && task->judge_every > 1) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: judge_every %" PRIu64
+                            " does not go with rollback, which judges "
+                            "every model",
+                            at->file, task->judge_every);
+    }
     return DUNLIN_OK;
 }
 
