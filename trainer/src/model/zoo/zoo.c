@@ -24,6 +24,7 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("har_mlp", 1, 43, 6, dunlin__zoo_har_mlp),
     IMAGES("cnn_bn", 32, 3, 10, dunlin__zoo_cnn_bn),
     IMAGES("tiny_bn", 12, 3, 4, dunlin__zoo_tiny_bn),
+    IMAGES("pfl_cnn", 32, 3, 10, dunlin__zoo_pfl_cnn),
     {.name = "ds_cnn",
      .image = 49,
      .width = 10,

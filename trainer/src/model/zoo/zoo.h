@@ -30,6 +30,7 @@ dunlin_value dunlin__zoo_mlp(dunlin_builder *builder, dunlin_value x, int32_t cl
 dunlin_value dunlin__zoo_har_mlp(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_cnn_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_pfl_cnn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_sensors.c */
 dunlin_value dunlin__zoo_ds_cnn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_har_fcn(dunlin_builder *builder, dunlin_value x, int32_t classes);

@@ -98,3 +98,21 @@ dunlin_value dunlin__zoo_tiny_bn(dunlin_builder *b, dunlin_value x, int32_t clas
     x = dunlin_builder_dropout(b, x, 0.25f);
     return dunlin_builder_dense(b, "fc", x, classes);
 }
+
+/* The network of pfl-research's CIFAR-10 benchmark (Granqvist et al. 2024, "pfl-research:
+ * simulation framework for accelerating research in Private Federated Learning"), with the first
+ * distributions of the others here: 1,626,442 weights for 32 x 32 x 3 and 10 classes. */
+dunlin_value dunlin__zoo_pfl_cnn(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    x = dunlin_builder_conv(b, "features.0", x, 32, 3, NULL);
+    x = dunlin_builder_relu(b, x);
+    x = dunlin_builder_conv(b, "features.2", x, 64, 3, NULL);
+    x = dunlin_builder_relu(b, x);
+    x = dunlin_builder_max_pool(b, x, 2, 2, 0);
+    x = dunlin_builder_dropout(b, x, 0.25f);
+    x = dunlin_builder_flatten(b, x);
+    x = dunlin_builder_dense(b, "classifier.1", x, 128);
+    x = dunlin_builder_relu(b, x);
+    x = dunlin_builder_dropout(b, x, 0.5f);
+    return dunlin_builder_dense(b, "classifier.4", x, classes);
+}
