@@ -47,7 +47,9 @@ up server_mock 'dunlin/(client|learner|builtin)|dunlin/(model|dataset|source|tra
 up server_mock/program '[./]*(src|api|base|faults|http|model|requests|rounds|server|state|task)/|mem/|wire/'
 # What is not installed is none of a sample's, and what all programs have in common knows neither client nor server.
 up programs 'dunlin/(client|learner|builtin|server|model|dataset|source|trainer|tools)|mem/|wire/|net/|step/|onnx/|kernels/'
-up samples 'dunlin/server|mem/|wire/|net/|step/|onnx/|kernels/'
+up samples 'dunlin/server|mem/|wire/|net/|step/|onnx/|kernels/' '^samples/tools/memory/'
+# Runs in memory join the inside of client and server; of the trainer they have what everybody has.
+up samples/tools/memory 'net/|step/|onnx/|kernels/'
 
 # Folders of a layer, by their includes; the build's test lint_folders looks at the symbols too.
 tests/lint/folders.py | report "folders of a layer that include upward:"

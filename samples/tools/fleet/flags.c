@@ -8,6 +8,7 @@
 #include <common/price.h>
 #include <ctype.h>
 #include <errno.h>
+#include <memory/memory.h>
 #include <simulate/simulate.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,8 @@ static const arg args[] = {
      1, 100000, 0},
     {"--keep-every", ARG_I64, AT(keep_every), "N",
      "with --state: the models of every N-th round stay in server/models (none)", 1, 100000, 0},
+    {"--judge-every", ARG_I64, AT(judge_every), "N",
+     "the server evaluates the models of every N-th round, and the last (1)", 1, 100000, 0},
     {"--evaluate", ARG_FLAG, AT(evaluates), NULL,
      "devices evaluate on their own data before and after each training", 0, 0, 0},
     {"--evaluate-every", ARG_I64, AT(evaluate_every), "N",
@@ -203,6 +206,10 @@ static const arg args[] = {
      "noise that can be repeated: nothing is private then, and page and report say so", 0, 0,
      AT(has_noise_seed)},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
+    {"--transport", ARG_TEXT, AT(transport), "wire|memory",
+     "memory: server and devices in one process, without network, signatures and files; the same "
+     "models to the bit (wire)",
+     0, 0, 0},
     {"--threads", ARG_I64, AT(n_threads), "N", "devices that work at the same time (2)", 1, 256, 0},
     {"--seed", ARG_U64, AT(seed), "N", "same seed, same figures (1)", 0, 0, 0},
     {"--report", ARG_TEXT, AT(report_file), "FILE", "a self-contained HTML page", 0, 0, 0},
@@ -377,10 +384,11 @@ static int check_server(const fleet_flags *flags)
     if (flags->server_url != NULL && flags->faults_file != NULL) {
         return program_misuse(&fleet_program, "--faults is for the server that --serve starts");
     }
-    if (flags->server_url != NULL &&
-        (flags->target_accuracy > 0.0 || flags->patience > 0 || flags->keep_every > 0)) {
-        return program_misuse(&fleet_program, "--target-accuracy, --patience and --keep-every are "
-                                              "for the server that --serve starts");
+    if (flags->server_url != NULL && (flags->target_accuracy > 0.0 || flags->patience > 0 ||
+                                      flags->keep_every > 0 || flags->judge_every > 0)) {
+        return program_misuse(&fleet_program,
+                              "--target-accuracy, --patience, --keep-every and --judge-every are "
+                              "for the server that --serve starts");
     }
     if (flags->is_serving && (flags->first_index != 0 || flags->n_all_clients != 0)) {
         return program_misuse(&fleet_program, "--first-index and --all-clients are for several "
@@ -403,6 +411,7 @@ static int check(fleet_flags *flags)
     }
     int status = flags->measure_file == NULL ? check_server(flags) : EXIT_OK;
     status = status == EXIT_OK ? sim_check(flags) : status;
+    status = status == EXIT_OK ? memory_check(flags) : status;
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);
     }

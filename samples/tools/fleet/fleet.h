@@ -103,6 +103,10 @@ typedef struct fleet_flags {
     /* Unequal devices in simulated time; simulate/. NULL: not given. */
     const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;
     double sim_hours;
+    const char *transport;   /* NULL: wire */
+    bool is_in_memory;       /* derived */
+    struct ranks *processes; /* of a run in memory; memory_join() */
+    int64_t judge_every;     /* 0: each round */
     bool has_clients;
     double partial;                   /* 0: all of the work; unequal.c, as the next */
     const char *buffered, *selection; /* NULL: not given */
@@ -186,6 +190,10 @@ void fleet_batch_print(const fleet_flags *flags, const fleet_world *world);
 /* What there is to say of --batch max in the result (a new reference), NULL without it. */
 json_t *fleet_batch_json(const fleet_flags *flags, const fleet_world *world);
 
+/* What --validation says, as a server that judges by it takes it. */
+#define FLEET_VALIDATION_BYTES 128
+void fleet_validation_text(const fleet_flags *flags, char out[FLEET_VALIDATION_BYTES]);
+
 /* EXIT_OK, or the line has been printed, and stands in out_world->error; the rest is then closed.
  */
 int fleet_world_open(const fleet_flags *flags, fleet_world *out_world);
@@ -206,6 +214,11 @@ typedef struct fleet_server {
     bool has_pipes;         /* its clock is ours: simulate/pipes.c */
     int pipes[4];           /* its input (read, write), its output (read, write); -1: closed */
 } fleet_server;
+
+/* The folder of a run, as asked for or a new one that goes with it: `folder` and is_own_folder of
+ * the server. And the task file of a run. EXIT_OK, or the line has been printed. */
+int fleet_folder_make(const fleet_flags *flags, fleet_server *server);
+int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path);
 
 int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server);
 /* Ends the child and waits for it; its status is gone after this. */

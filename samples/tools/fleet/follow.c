@@ -80,9 +80,12 @@ static void print_round(int64_t n_rounds, const json_t *round, fleet_workers *wo
 
 /* The server evaluates beside the rounds: a round's accuracy, or why there is none, comes a little
  * after its end. */
-static bool is_judged(const json_t *round)
+static bool is_judged(const fleet_flags *flags, const json_t *round)
 {
-    return json_is_number(json_object_get(round, "accuracy")) ||
+    const json_int_t number = json_integer_value(json_object_get(round, "round"));
+    const bool is_awaited = flags->judge_every < 2 || number % flags->judge_every == 0 ||
+                            number == (json_int_t)flags->n_rounds;
+    return !is_awaited || json_is_number(json_object_get(round, "accuracy")) ||
            json_is_string(json_object_get(round, "reason"));
 }
 
@@ -179,7 +182,7 @@ static void print_rounds(following *run, const json_t *status, bool is_all)
 {
     const json_t *rounds = json_object_get(status, "rounds");
     while (run->n_printed < json_array_size(rounds) &&
-           (is_all || is_judged(json_array_get(rounds, run->n_printed)))) {
+           (is_all || is_judged(run->flags, json_array_get(rounds, run->n_printed)))) {
         if (!run->flags->is_quiet) {
             progress_clear(&run->line);
             print_round(n_wanted(run->flags, status), json_array_get(rounds, run->n_printed),

@@ -4,6 +4,7 @@
 #include "fleet.h"
 
 #include <curl/curl.h>
+#include <memory/memory.h>
 #include <signal.h>
 #include <simulate/simulate.h>
 #include <stdio.h>
@@ -37,8 +38,13 @@ int main(int argc, char **argv)
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* else: nohup */
         (void)sigaction(SIGHUP, &action, NULL);
     }
+    int exit_status = memory_join(&flags);
+    if (exit_status != EXIT_OK) {
+        return exit_status;
+    }
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-    int exit_status = fleet_run(&flags, command, NULL);
+    exit_status = fleet_run(&flags, command, NULL);
     curl_global_cleanup();
+    memory_leave(&flags, exit_status);
     return exit_status;
 }

@@ -7,6 +7,7 @@
 #include "fleet.h"
 
 #include <common/output.h>
+#include <memory/memory.h>
 #include <simulate/costs.h>
 #include <simulate/simulate.h>
 #include <stdio.h>
@@ -90,6 +91,9 @@ static int run_rounds(const fleet_flags *flags, const fleet_world *world, fleet_
     if (end.is_over || is_interrupted) {
         const fleet_figures figures = fleet_workers_figures(workers);
         json_t *result = fleet_result(flags, world, end.status, &figures);
+        if (flags->is_serving && end.is_over) {
+            (void)json_object_set_new(result, "models_sha256", sim_model_hash(server, end.status));
+        }
         if (is_interrupted) {
             (void)json_object_set_new(result, "interrupted", json_true());
             const json_t *wanted = json_object_get(end.status, "rounds_wanted");
@@ -127,6 +131,11 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
     }
     if (flags->measure_file != NULL) {
         exit_status = sim_costs_measure(flags, &world, flags->measure_file);
+        fleet_world_close(&world);
+        return exit_status;
+    }
+    if (flags->is_in_memory) {
+        exit_status = memory_run(flags, &world, command, out_result);
         fleet_world_close(&world);
         return exit_status;
     }

@@ -42,8 +42,7 @@ static bool join_path(char out[FLEET_PATH_BYTES], const char *folder, const char
     return true;
 }
 
-/* The folder of the run: as asked for, or a new one that goes with the run. */
-static int make_folder(const fleet_flags *flags, fleet_server *server)
+int fleet_folder_make(const fleet_flags *flags, fleet_server *server)
 {
     if (flags->state_folder != NULL) {
         (void)snprintf(server->folder, sizeof server->folder, "%s", flags->state_folder);
@@ -88,12 +87,16 @@ static void add_judges(const fleet_flags *flags, json_t *task)
     if (flags->patience > 0) {
         (void)json_object_set_new(task, "patience", json_integer((json_int_t)flags->patience));
     }
+    if (flags->judge_every > 1) {
+        (void)json_object_set_new(task, "judge_every",
+                                  json_integer((json_int_t)flags->judge_every));
+    }
     if (flags->keep_every > 0) {
         (void)json_object_set_new(task, "keep_every", json_integer((json_int_t)flags->keep_every));
     }
 }
 
-static int write_task(const fleet_flags *flags, const fleet_world *world, const char *path)
+int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
     dunlin_shape shape = dunlin_dataset_shape(world->dataset);
     json_t *plan =
@@ -147,8 +150,7 @@ static bool find_program(char out[FLEET_PATH_BYTES])
 }
 
 /* What the devices do not have, and the server judges by. */
-#define VALIDATION_BYTES 128
-static void validation_text(const fleet_flags *flags, char out[VALIDATION_BYTES])
+void fleet_validation_text(const fleet_flags *flags, char out[FLEET_VALIDATION_BYTES])
 {
     char seed[40] = "";
     char first[40] = "";
@@ -158,7 +160,7 @@ static void validation_text(const fleet_flags *flags, char out[VALIDATION_BYTES]
     if (flags->max_examples > 0) {
         (void)snprintf(first, sizeof first, ":first=%lld", (long long)flags->max_examples);
     }
-    (void)snprintf(out, VALIDATION_BYTES, "%.40s%s%s", flags->validation, seed, first);
+    (void)snprintf(out, FLEET_VALIDATION_BYTES, "%.40s%s%s", flags->validation, seed, first);
 }
 
 /* Flags that the server gets only if this program got them: `argv` ends with NULL and has room. */
@@ -248,9 +250,9 @@ static void run_child(const fleet_flags *flags, const char *program, const fleet
                             flags->choice.name,
                             "--log",
                             "warning"};
-    char validation[VALIDATION_BYTES] = "";
+    char validation[FLEET_VALIDATION_BYTES] = "";
     if (flags->is_judged_by_held_out) {
-        validation_text(flags, validation);
+        fleet_validation_text(flags, validation);
     }
     char noise_seed[32];
     (void)snprintf(noise_seed, sizeof noise_seed, "%llu", (unsigned long long)flags->noise_seed);
@@ -370,7 +372,7 @@ static int start_own(const fleet_flags *flags, const fleet_world *world, fleet_s
                             "%s: the path of a run's folder may have at most %d characters",
                             server->folder, FLEET_PATH_BYTES - (int)sizeof "/task.json");
     }
-    int status = write_task(flags, world, path);
+    int status = fleet_task_write(flags, world, path);
     if (status != EXIT_OK) {
         return status;
     }
@@ -448,7 +450,7 @@ static int use_given(const fleet_flags *flags, fleet_server *server)
 int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_server *out_server)
 {
     memset(out_server, 0, sizeof *out_server);
-    int status = make_folder(flags, out_server);
+    int status = fleet_folder_make(flags, out_server);
     if (status == EXIT_OK) {
         status =
             flags->is_serving ? start_own(flags, world, out_server) : use_given(flags, out_server);

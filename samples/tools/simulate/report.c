@@ -96,13 +96,12 @@ static void add_spread(const simulation *sim, json_t *object)
     (void)json_object_set_new(object, "accepted_most", json_integer((json_int_t)most));
 }
 
-/* The file of the last model, as the server keeps it. */
-static json_t *model_hash(const simulation *sim, const json_t *status)
+json_t *sim_model_hash(const fleet_server *server, const json_t *status)
 {
     char path[FLEET_PATH_BYTES + 64];
     char text[SIM_SHA256_TEXT];
     const unsigned n = (unsigned)json_array_size(json_object_get(status, "rounds"));
-    (void)snprintf(path, sizeof path, "%s/server/models/%06u.weights", sim->server->folder, n + 1);
+    (void)snprintf(path, sizeof path, "%s/server/models/%06u.weights", server->folder, n + 1);
     return sim_hash_file(path, text) ? json_string(text) : json_null();
 }
 
@@ -157,5 +156,5 @@ void sim_report(simulation *sim, json_t *result, const json_t *status)
         }
     }
     (void)json_object_set_new(result, "simulated", simulated_of(sim));
-    (void)json_object_set_new(result, "models_sha256", model_hash(sim, status));
+    (void)json_object_set_new(result, "models_sha256", sim_model_hash(sim->server, status));
 }

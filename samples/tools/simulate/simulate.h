@@ -21,6 +21,10 @@ int sim_check(fleet_flags *flags);
 int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *server,
             const char *command, json_t **out_result);
 
+/* SHA-256 of the file of the last model, as a server of ours keeps it (a new reference); null: it
+ * is not there. */
+json_t *sim_model_hash(const fleet_server *server, const json_t *status);
+
 /* The pipes to the clock of a server that is going to be a child: made, in the child, in the
  * parent, closed. False: errno says why. */
 bool sim_pipes_make(fleet_server *server);
