@@ -100,6 +100,7 @@ direct *direct_make(const direct_table *table)
     own->runtime.clock.wall_ms_fn = no_time;
     own->client.runtime = &own->runtime;
     own->client.options = options;
+    own->client.options.max_upload_bytes = UINT64_MAX; /* nothing is sent */
     if (own->base_index == NULL || own->block == NULL) {
         direct_free(own);
         return NULL;
@@ -258,7 +259,9 @@ static dunlin_status unpack(direct *own, const dunlin__update_pack *pack,
                                                   pack->stored_bytes[i], error));
         do {
             DUNLIN_TRY(dunlin__tensor_unpacker_next(unpacker, &values, &n_values, error));
-            memcpy(out, values, n_values * sizeof *out);
+            if (n_values > 0) {
+                memcpy(out, values, n_values * sizeof *out);
+            }
             out += n_values;
         } while (n_values > 0);
     }

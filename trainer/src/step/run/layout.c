@@ -76,6 +76,22 @@ int64_t dunlin__layout_index(const dunlin_net_param *param, int64_t element)
     return inner_index(&walk, element);
 }
 
+/* Elements of a row that lie one after the other outside: how many, and where the first one is
+ * inside; the next are `*out_stride` apart. With taps a run has one element of each input. */
+static int64_t next_run(const layout_walk *walk, int64_t element, int64_t n, int64_t *out_place,
+                        int64_t *out_stride)
+{
+    const int64_t left = walk->n_row - element % walk->n_row;
+    *out_place = inner_index(walk, element);
+    if (walk->kernel_area == 1) {
+        *out_stride = walk->n_outputs;
+        return left < n ? left : n;
+    }
+    const int64_t taps = walk->kernel_area - element % walk->n_row % walk->kernel_area;
+    *out_stride = walk->n_inputs * walk->n_outputs;
+    return taps < n ? taps : n;
+}
+
 void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int64_t first,
                          int64_t n, float *out)
 {
@@ -84,8 +100,14 @@ void dunlin__layout_load(const dunlin_net_param *param, const float *floats, int
         return;
     }
     const layout_walk walk = walk_of(param);
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = floats[inner_index(&walk, first + i)];
+    for (int64_t done = 0; done < n;) {
+        int64_t place = 0;
+        int64_t stride = 0;
+        const int64_t n_run = next_run(&walk, first + done, n - done, &place, &stride);
+        for (int64_t i = 0; i < n_run; i++) {
+            out[done + i] = floats[place + i * stride];
+        }
+        done += n_run;
     }
 }
 
@@ -97,8 +119,14 @@ void dunlin__layout_store(const dunlin_net_param *param, float *floats, int64_t 
         return;
     }
     const layout_walk walk = walk_of(param);
-    for (int64_t i = 0; i < n; i++) {
-        floats[inner_index(&walk, first + i)] = values[i];
+    for (int64_t done = 0; done < n;) {
+        int64_t place = 0;
+        int64_t stride = 0;
+        const int64_t n_run = next_run(&walk, first + done, n - done, &place, &stride);
+        for (int64_t i = 0; i < n_run; i++) {
+            floats[place + i * stride] = values[done + i];
+        }
+        done += n_run;
     }
 }
 
