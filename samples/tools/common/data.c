@@ -3,6 +3,8 @@
  */
 #include "data.h"
 
+#include <dunlin/several.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,7 @@ static bool is_own(const data_choice *choice)
 bool data_has_own_shape(const data_choice *choice)
 {
     return is_own(choice) || strcmp(choice->name, "random") == 0 ||
-           strcmp(choice->name, "shapes") == 0;
+           strcmp(choice->name, "shapes") == 0 || strcmp(choice->name, "pairs") == 0;
 }
 
 const char *data_check_name(const data_choice *choice)
@@ -103,7 +105,7 @@ static const struct {
 } special[] = {
     {"cifar10", 3, 0, 0},          {"cifar10_jpeg", 3, 0, 0}, {"cifar100", 3, 0, 100},
     {"cifar100_coarse", 3, 0, 20}, {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
-    {"shapes", 3, 0, 4},
+    {"shapes", 3, 0, 4},           {"pairs", 1, 0, 2},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 
@@ -180,7 +182,28 @@ const char *data_default_model(const data_choice *choice)
     if (strcmp(choice->name, "shapes") == 0) {
         return "unet_small";
     }
+    if (strcmp(choice->name, "pairs") == 0) {
+        return "siamese";
+    }
     return data_n_features(choice) > 0 || begins(choice->name, "csv:") ? "har_mlp" : "lenet5";
+}
+
+/* What each of the model's inputs takes; the tables stay until the thread asks again. */
+static void fill_inputs(const dunlin_model *model, dunlin_dataset_options *options)
+{
+    static _Thread_local dunlin_shape shapes[DUNLIN_MODEL_MAX_INPUTS];
+    static _Thread_local int64_t vocabularies[DUNLIN_MODEL_MAX_INPUTS];
+    const int32_t n = dunlin_model_n_inputs(model);
+    for (int32_t i = 0; i < n && n <= DUNLIN_MODEL_MAX_INPUTS; i++) {
+        dunlin_model_input input = DUNLIN_MODEL_INPUT_INIT;
+        if (dunlin_model_get_input(model, i, &input) == DUNLIN_OK) {
+            shapes[i] = input.shape;
+            vocabularies[i] = input.vocabulary;
+        }
+    }
+    options->input_shapes = shapes;
+    options->input_vocabularies = vocabularies;
+    options->n_inputs = n <= DUNLIN_MODEL_MAX_INPUTS ? n : 0;
 }
 
 const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,
@@ -193,6 +216,7 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
         options->shape = shape;
         options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
         options->classes = (int32_t)dunlin_model_n_outputs(model);
+        fill_inputs(model, options);
         return NULL;
     }
     if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {

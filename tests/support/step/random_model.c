@@ -7,6 +7,7 @@
 #include "step_support.h"
 
 #include <dunlin/pixels.h>
+#include <dunlin/several.h>
 
 #include <criterion/criterion.h>
 
@@ -430,6 +431,26 @@ static dunlin_model *random_token_model(uint64_t *rng)
     return finish(d.builder, d.end);
 }
 
+static dunlin_value draw_input(draft *d, const char *name, const dunlin_shape *shape)
+{
+    return d->is_signal ? dunlin_builder_input_signal(d->builder, name, d->channels, d->size)
+                        : dunlin_builder_input(d->builder, name, shape);
+}
+
+/* Two inputs of one shape through one layer; what comes out is compared, or stands side by side. */
+static void add_second(draft *d, dunlin_value second)
+{
+    const int32_t channels = between(d->rng, 1, 4);
+    const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
+    const dunlin_value x =
+        dunlin_builder_conv(d->builder, next_name(d, "both"), d->end, channels, 3, &padded);
+    const dunlin_value values[2] = {x, dunlin_builder_share(d->builder, x, second)};
+    const bool is_compared = between(d->rng, 0, 1) == 0;
+    d->end = is_compared ? dunlin_builder_abs_difference(d->builder, values[0], values[1])
+                         : dunlin_builder_concat(d->builder, values, 2);
+    d->channels = is_compared ? channels : 2 * channels;
+}
+
 dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
 {
     if (!has_batch_norm && between(rng, 0, 3) == 0) {
@@ -441,8 +462,11 @@ dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
     d.size = between(rng, 4, 10);
     const dunlin_shape shape = {.n_dims = 3, .dims = {d.channels, d.size, d.size}};
     d.is_signal = between(rng, 0, 3) == 0;
-    d.end = d.is_signal ? dunlin_builder_input_signal(d.builder, "x", d.channels, d.size)
-                        : dunlin_builder_input(d.builder, "x", &shape);
+    const dunlin_value second = between(rng, 0, 3) == 0 ? draw_input(&d, "y", &shape) : -1;
+    d.end = draw_input(&d, "x", &shape);
+    if (second >= 0) {
+        add_second(&d, second);
+    }
     add_conv(&d, between(rng, 2, 5), 1, 1);
     const int32_t n_layers = between(rng, 0, 4);
     for (int32_t i = 0; i < n_layers; i++) {

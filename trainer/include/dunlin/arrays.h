@@ -62,6 +62,11 @@ typedef struct dunlin_arrays {
     const void *label_rows;
     dunlin_dtype label_dtype;
     int64_t n_labels;
+    /* Of a model with several inputs (dunlin/several.h), in place of x, dtype, shape, scale, mean
+     * and std: n_inputs of them in the model's order, `values` of each n examples of n_elements.
+     * Borrowed like the arrays. NULL: there is one, x. */
+    const dunlin_source_input *inputs;
+    int32_t n_inputs;
 } dunlin_arrays;
 
 #define DUNLIN_ARRAYS_INIT DUNLIN_SIZED_INIT(dunlin_arrays)
@@ -79,8 +84,9 @@ typedef struct dunlin_arrays_view {
     const void *label_rows;
     int64_t n_labels;
     dunlin_dtype label_dtype;
-    uint32_t reserved_32;
-    uint64_t reserved[6];
+    int32_t n_inputs;
+    const dunlin_source_input *inputs;
+    uint64_t reserved[5];
 } dunlin_arrays_view;
 
 /** dunlin_source_from_arrays() into a struct of so many bytes. @return as that. */
@@ -99,7 +105,8 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_arrays_fill_source(const dunlin
  * deviation that is not above 0, a weight that is negative or not finite, weights that are all 0),
  * UNSUPPORTED (another dtype), DATA (a label outside of the classes, a target that is not finite:
  * which, and the limit; not of an example with weight 0), OVERFLOW (sizes beyond the address
- * space), VERSION. *out_source is not written then.
+ * space), LIMIT (more than DUNLIN_MODEL_MAX_INPUTS inputs), VERSION. *out_source is not written
+ * then.
  */
 DUNLIN_NODISCARD static inline dunlin_status dunlin_source_from_arrays(const dunlin_arrays *arrays,
                                                                        dunlin_arrays_view *view,

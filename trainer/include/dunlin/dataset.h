@@ -153,6 +153,11 @@ typedef struct dunlin_dataset_options {
                                             is DUNLIN_SPLIT_VALIDATION, each in the set's order;
                                             means and deviations are of both together. max_examples
                                             counts both. The test split is as without */
+    /* npy with inputs=N: what the model's inputs take, without the batch, in their order, and
+     * above 0 where they are tokens. n_inputs 0: not said. Borrowed for the call. */
+    const dunlin_shape *input_shapes;
+    const int64_t *input_vocabularies;
+    int32_t n_inputs;
 } dunlin_dataset_options;
 
 #define DUNLIN_DATASET_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_dataset_options)

@@ -56,8 +56,8 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_create(const dunlin_all
 /** Gives up a builder that was not finished. NULL is fine. */
 DUNLIN_API void dunlin_builder_destroy(dunlin_builder *builder);
 
-/** The network's input: `shape` without the batch, (C, H, W) or (features). One input per network,
- * first.
+/** An input of the network: `shape` without the batch, (C, H, W) or (features). Before any layer;
+ * once, or several times for several inputs (dunlin/several.h).
  *
  * @return the input's value; as every layer call a negative number where it, or a call before it,
  * failed. */
@@ -437,7 +437,8 @@ DUNLIN_API const char *dunlin_model_warning(const dunlin_model *model);
 /** NULL is fine. Trainers made from the model do not need it any more. */
 DUNLIN_API void dunlin_model_destroy(dunlin_model *model);
 
-/** @return input shape without the batch, (C, H, W), (features) or (tokens). */
+/** @return input shape without the batch, (C, H, W), (features) or (tokens); of several inputs
+ * that of one array that holds them all. */
 DUNLIN_API dunlin_shape dunlin_model_input_shape(const dunlin_model *model);
 /** @return if the input is tokens: they must be below this number, else 0. */
 DUNLIN_API int64_t dunlin_model_vocabulary(const dunlin_model *model);

@@ -23,6 +23,19 @@
 extern "C" {
 #endif
 
+/** One of the arrays of an example, as a source gives it (dunlin/several.h). Zeroed: nothing. This
+ * struct is frozen. */
+typedef struct dunlin_source_input {
+    const char *name;   /* as the model calls that input; NULL: it is not compared */
+    int64_t n_elements; /* of an example: as many as the model's input has */
+    dunlin_dtype dtype; /* U8, F32, I32: what read_arrays_fn writes */
+    float scale;        /* as of dunlin_source, and so are the next two */
+    const float *mean;
+    const float *std;
+    const void *values; /* of dunlin_arrays: all examples, one after another; else not looked at */
+    uint64_t reserved[4];
+} dunlin_source_input;
+
 /**
  * A supply of examples with random access. The trainer draws the order; the same example may be
  * asked for again, also within one step, so that an input batch need not stay in memory.
@@ -80,6 +93,17 @@ typedef struct dunlin_source {
     /* Labels of an example that read_fn writes, one after the other; 0: 1. As many as
      * dunlin_model_n_labels(): of an output that is an image one for each pixel, row by row. */
     int64_t n_labels;
+    /*
+     * Of models with several inputs (dunlin/several.h), in place of read_fn and read_targets_fn and
+     * by their rules: `out_inputs` has a place for each of `inputs`, which takes n x its n_elements
+     * of its dtype. `out_answers` is NULL, or it has one place for n x n_labels labels, or with
+     * n_targets above 0 for n x n_targets floats. `inputs`, n_inputs in the model's order, are
+     * valid as long as the source; dtype, scale, mean and std above are not looked at.
+     */
+    dunlin_status (*read_arrays_fn)(void *ctx, const int64_t *indices, int64_t n,
+                                    void *const *out_inputs, void *const *out_answers);
+    const dunlin_source_input *inputs;
+    int32_t n_inputs;
 } dunlin_source;
 #define DUNLIN_SOURCE_INIT DUNLIN_SIZED_INIT(dunlin_source)
 

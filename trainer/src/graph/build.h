@@ -87,13 +87,16 @@ typedef struct dunlin_step_graph {
     bool follows_batch; /* some tensor does: another batch takes another graph */
     bool reads_terms;   /* backward some sum is read through its terms: `reads_sums` makes
                            another graph */
-    uint32_t input;     /* tensor: n x input elements, floats, as the network reads them */
-    uint32_t labels;    /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
-    uint32_t logits;    /* tensor */
-    uint32_t loss;      /* tensor: DUNLIN_N_LOSS_SUMS doubles */
-    int32_t n_classes;  /* or outputs, of a row */
-    int64_t n_rows;     /* of the output, a sample: pixels, tokens, or 1; each has a label */
-    bool is_image;      /* the output: its rows are pixels, and the model has channels first */
+    int64_t n_elements; /* of an example: of all inputs together */
+    const dunlin_step_input *inputs; /* in the pool */
+    uint32_t n_inputs;
+    uint32_t input;    /* tensor: the first input, floats, as the network reads them */
+    uint32_t labels;   /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
+    uint32_t logits;   /* tensor */
+    uint32_t loss;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+    int32_t n_classes; /* or outputs, of a row */
+    int64_t n_rows;    /* of the output, a sample: pixels, tokens, or 1; each has a label */
+    bool is_image;     /* the output: its rows are pixels, and the model has channels first */
     int32_t n_ghost_norms; /* batch norms with statistics of slices */
     const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
     const dunlin_precision *precision; /* NULL: float32 */

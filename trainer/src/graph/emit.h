@@ -215,8 +215,10 @@ void dunlin__rows_plan(dunlin_emit *emit);
 /* Elements of a parameter's gradient. */
 int64_t dunlin__rows_elements(const dunlin_emit *emit, uint32_t param);
 
-/* input.c: the op that fills `graph->input` and `graph->labels` from the source. */
+/* input.c: the op that fills the inputs' tensors and `graph->labels` from the source. */
 void dunlin__emit_input(dunlin_emit *emit);
+/* It fills a tensor for each of the network's inputs, so nodes that cut them out emit nothing. */
+bool dunlin__emit_stages_parts(const dunlin_emit *emit);
 /* When all ops are there: the input op may not run again once a persistent tensor has changed. */
 void dunlin__emit_guard_input(dunlin_emit *emit);
 /* Staged examples are read in blocks of so many bytes, of one example at least. */

@@ -26,6 +26,24 @@ dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status 
                         text[0] == '\0' ? "" : ": ", text);
 }
 
+dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_step_input *inputs,
+                                      uint32_t n_inputs, const int64_t *indices, int64_t n,
+                                      int64_t room, unsigned char *raw, void *answers)
+{
+    const dunlin_source *source = run->source;
+    void *arrays[DUNLIN_STEP_MAX_INPUTS];
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        arrays[i] = raw + (size_t)(room * inputs[i].first) * sizeof(float);
+    }
+    return source->read_arrays_fn(source->ctx, indices, n, arrays,
+                                  answers == NULL ? NULL : &answers);
+}
+
+bool dunlin__source_has_targets(const dunlin_source *source)
+{
+    return source->read_arrays_fn != NULL ? source->n_targets > 0 : source->read_targets_fn != NULL;
+}
+
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)
 {
     return run->has_ignore_label && label == run->ignore_label;

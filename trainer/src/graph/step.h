@@ -140,12 +140,35 @@ struct dunlin_step_op {
     double flops_fixed;
 };
 
+/* An input of the network as it is staged: elements [first, first + n_elements) of an example. */
+typedef struct dunlin_step_input {
+    const char *name;
+    int64_t first, n_elements;
+    int64_t pixels;   /* they lie channels innermost */
+    int32_t channels; /* 1 if it is no image */
+} dunlin_step_input;
+
+/* The most inputs that are staged each by itself; more lie in one tensor, and layers cut them out.
+ */
+#define DUNLIN_STEP_MAX_INPUTS 64
+
 /* The example at a position of the run's batch. */
 int64_t dunlin__run_example(const dunlin_step_run *run, int64_t position);
 
 /* The source answered a read of `n` examples from `index` on with `status`: CALLBACK. */
 dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status status,
                                       int64_t index, int64_t n);
+
+/*
+ * Has a source with read_arrays_fn read n examples. `raw` has room for `room` examples of four
+ * bytes an element; the array of an input begins at room * 4 * first. `answers` NULL: they are not
+ * wanted. What the source answered.
+ */
+dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_step_input *inputs,
+                                      uint32_t n_inputs, const int64_t *indices, int64_t n,
+                                      int64_t room, unsigned char *raw, void *answers);
+/* The source gives targets; else labels. */
+bool dunlin__source_has_targets(const dunlin_source *source);
 
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label);
 /* DATA: it is none of the model's classes. */

@@ -4,6 +4,7 @@
  *
  * Invariant: the network has one input value, whatever the file has.
  */
+#include "net/parts.h"
 #include "onnx/node/import.h"
 #include "ops/table/infer.h"
 
@@ -132,6 +133,14 @@ static bool is_signal_first(const dunlin_onnx_import *import, const char *name)
     return is_first;
 }
 
+static dunlin_net_layout layout_of(const dunlin_onnx_import *import, const char *name,
+                                   const dunlin_shape *shape)
+{
+    const bool is_image = shape->n_dims == 3 && !is_transposed_first(import, name);
+    const bool is_signal = shape->n_dims == 2 && is_signal_first(import, name);
+    return is_image || is_signal ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
+}
+
 /* The network's input; without a shape when that is an issue. */
 static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
                                   const dunlin_shape *shape)
@@ -140,11 +149,8 @@ static dunlin_status import_input(dunlin_onnx_import *import, const char *name,
     if (value == DUNLIN_NET_NONE) {
         return dunlin__onnx_fail_memory(import);
     }
-    dunlin_net_value *made = &import->net->values[value];
-    made->shape = *shape;
-    const bool is_image = shape->n_dims == 3 && !is_transposed_first(import, name);
-    const bool is_signal = shape->n_dims == 2 && is_signal_first(import, name);
-    made->layout = is_image || is_signal ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
+    import->net->values[value].shape = *shape;
+    import->net->values[value].layout = layout_of(import, name, shape);
     import->net->input = value;
     return DUNLIN_OK;
 }
@@ -157,30 +163,17 @@ static dunlin_status import_part(dunlin_onnx_import *import, const dunlin_onnx_p
     const dunlin_shape shape = sample_shape(import, port);
     int64_t n = 0;
     DUNLIN_TRY(dunlin_shape_count(&shape, &n));
-    uint32_t from = net->input;
-    for (int step = 0; step < 2; step++) {
-        char name[DUNLIN_NET_MAX_NAME + 1];
-        (void)snprintf(name, sizeof name, step == 0 ? "%.240s/part" : "%s", binding->name);
-        const uint32_t index =
-            dunlin__net_add_node(net, step == 0 ? DUNLIN_OP_SLICE : DUNLIN_OP_RESHAPE, name);
-        const uint32_t value = index != DUNLIN_NET_NONE ? dunlin__net_add_value(net, name) : index;
-        if (value == DUNLIN_NET_NONE) {
-            return dunlin__onnx_fail_memory(import);
-        }
-        dunlin_net_node *node = &net->nodes[index];
-        node->inputs[0] = from;
-        node->n_inputs = 1;
-        node->output = value;
-        if (step == 0) {
-            node->u.slice.start = first;
-            node->u.slice.end = first + n;
-        } else {
-            node->u.reshape.shape = shape;
-        }
-        DUNLIN_TRY(dunlin__net_infer_node(net, index, import->error));
-        from = value;
+    const uint32_t value = dunlin__net_add_value(net, binding->name);
+    const uint32_t made = (uint32_t)net->n_nodes;
+    if (value == DUNLIN_NET_NONE ||
+        !dunlin__net_add_part(net, value, first, n, &shape,
+                              layout_of(import, binding->name, &shape))) {
+        return dunlin__onnx_fail_memory(import);
     }
-    binding->index = from;
+    for (uint32_t i = made; i < made + DUNLIN_NET_PART_NODES; i++) {
+        DUNLIN_TRY(dunlin__net_infer_node(net, i, import->error));
+    }
+    binding->index = value;
     return DUNLIN_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "onnx/node/writer.h"
 
 #include "convert/read/onnx.h"
+#include "net/parts.h"
 #include "onnx/wire/file.h"
 #include "ops/common/op.h"
 
@@ -37,7 +38,7 @@ static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
     dunlin__onnx_put_scales(writer);
     for (size_t i = 0; i < net->n_nodes; i++) {
         const dunlin_op_row *row = dunlin__op_row(net->nodes[i].kind);
-        if (dunlin__onnx_is_of_border(net, &net->nodes[i])) {
+        if (dunlin__net_cuts_input(net, &net->nodes[i])) {
             continue; /* the file's own inputs take its place */
         }
         if (row == NULL || row->to_onnx_fn == NULL) {

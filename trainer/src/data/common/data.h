@@ -110,6 +110,8 @@ dunlin_status dunlin__data_load_random(dunlin_dataset *set, const dunlin_data_re
                                        dunlin_error *error);
 dunlin_status dunlin__data_load_shapes(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
+dunlin_status dunlin__data_load_pairs(dunlin_dataset *set, const dunlin_data_request *request,
+                                      dunlin_error *error);
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
 /* Of a user's own files: "npy:...", "csv:..."; false: the name does not begin so. */
@@ -119,6 +121,10 @@ dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
 /* Of the library of tools. */
 dunlin_status dunlin__data_load_synthetic(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);
+
+/* dataset.c: a loaded set's sizes as its sources are to deliver them; MISMATCH, UNSUPPORTED. */
+dunlin_status dunlin__data_settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
+                                        dunlin_error *error);
 
 /* holdout.c: a loaded training split without what the request holds out, or that alone. */
 dunlin_status dunlin__data_hold_out(dunlin_dataset *set, const dunlin_data_request *request,

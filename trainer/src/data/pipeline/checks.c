@@ -12,6 +12,11 @@
 dunlin_status dunlin__pipeline_check_source(const dunlin_source *source, const dunlin_shape *shape,
                                             dunlin_error *error)
 {
+    if (source->read_arrays_fn != NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "a pipeline takes examples of one array, not of %d",
+                            (int)source->n_inputs);
+    }
     if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32) {
         return dunlin__fail(
             error, DUNLIN_UNSUPPORTED, "data", 0,

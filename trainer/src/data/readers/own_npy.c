@@ -135,7 +135,8 @@ static bool is_npz(const dunlin_own_spec *spec)
 dunlin_status dunlin__own_npy_find_test(dunlin_own_spec *spec, dunlin_error *error)
 {
     bool has_test = spec->n_files == 4;
-    if (spec->test != NULL || spec->label != NULL || spec->client != NULL || spec->n_files == 3) {
+    if (spec->test != NULL || spec->label != NULL || spec->client != NULL || spec->n_files == 3 ||
+        spec->n_files > 4) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "npy: expected X,Y or X,Y,X_TEST,Y_TEST or one .npz file, and of the "
                             "keys test=N%% and seed=N");

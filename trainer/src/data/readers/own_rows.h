@@ -7,15 +7,17 @@
  *   test=N%      without a file a share is held out for testing, drawn by the seed; 20%
  *   seed=N       of that draw; 0. It is not the seed of a training run, so that all programs that
  *                open the same name have the same splits
- *   label=NAME   csv: the column of labels; the last one
- *   client=NAME  csv: the column that says whose example it is; none
+ *   inputs=N     npy: N arrays an example, one for each input of the model: "npy:A,B,Y,inputs=2",
+ * or with as many files again, "npy:A,B,Y,A_TEST,B_TEST,Y_TEST,inputs=2" label=NAME   csv: the
+ * column of labels; the last one client=NAME  csv: the column that says whose example it is; none
  */
 #ifndef DUNLIN_DATA_OWN_ROWS_H
 #define DUNLIN_DATA_OWN_ROWS_H
 
 #include "data/common/data.h"
 
-#define DUNLIN_OWN_MAX_FILES 4
+#define DUNLIN_OWN_MAX_INPUTS 16
+#define DUNLIN_OWN_MAX_FILES (2 * (DUNLIN_OWN_MAX_INPUTS + 1))
 
 /* What a name says. The texts are parts of `text`, which is freed with the set's allocator. */
 typedef struct dunlin_own_spec {
@@ -23,6 +25,7 @@ typedef struct dunlin_own_spec {
     size_t text_bytes;
     const char *files[DUNLIN_OWN_MAX_FILES];
     int32_t n_files;
+    int32_t n_inputs;           /* 0: not said */
     const char *label, *client; /* NULL: not said */
     const char *test;           /* a file; NULL: none */
     double share;               /* held out, if there is no file */

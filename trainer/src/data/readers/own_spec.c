@@ -43,6 +43,17 @@ static dunlin_status read_key(dunlin_own_spec *spec, char *piece, char *value, d
         spec->client = value;
     } else if (strcmp(piece, "test") == 0) {
         spec->test = read_share(value, &spec->share) ? NULL : value;
+    } else if (strcmp(piece, "inputs") == 0) {
+        char *end = NULL;
+        errno = 0;
+        const long given = strtol(value, &end, 10);
+        if (*value < '0' || *value > '9' || *end != '\0' || errno != 0 || given < 1 ||
+            given > DUNLIN_OWN_MAX_INPUTS) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "inputs=%.40s: expected a whole number from 1 to %d", value,
+                                DUNLIN_OWN_MAX_INPUTS);
+        }
+        spec->n_inputs = (int32_t)given;
     } else if (strcmp(piece, "seed") == 0) {
         char *end = NULL;
         errno = 0;
@@ -52,9 +63,10 @@ static dunlin_status read_key(dunlin_own_spec *spec, char *piece, char *value, d
                                 "seed=%.40s: expected a whole number", value);
         }
     } else {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
-                            "%.*s= of a data set: known are test=, seed=, label= and client=",
-                            n < 40 ? (int)n : 40, piece);
+        return dunlin__fail(
+            error, DUNLIN_ARGUMENT, "data", 0,
+            "%.*s= of a data set: known are test=, seed=, inputs=, label= and client=",
+            n < 40 ? (int)n : 40, piece);
     }
     return value[0] != '\0' ? DUNLIN_OK
                             : dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,

@@ -5,6 +5,7 @@
  * index.
  */
 #include <dunlin/arrays.h>
+#include <dunlin/several.h>
 #include <mem/checked.h>
 #include <mem/sized.h>
 #include <mem/support.h>
@@ -87,15 +88,76 @@ static float weigh(void *ctx, int64_t index)
     return view->weights[index];
 }
 
+/* Several inputs, each from an array of its own, and the answers. */
+static dunlin_status read_several(void *ctx, const int64_t *indices, int64_t n,
+                                  void *const *out_inputs, void *const *out_answers)
+{
+    const dunlin_arrays_view *view = ctx;
+    for (int32_t k = 0; k < view->n_inputs; k++) {
+        const dunlin_source_input *input = &view->inputs[k];
+        dunlin_arrays_view one = *view;
+        one.x = input->values;
+        one.example_bytes = (size_t)input->n_elements * dunlin_dtype_bytes(input->dtype);
+        DUNLIN_TRY(read_x(&one, indices, n, out_inputs[k]));
+    }
+    if (out_answers == NULL) {
+        return DUNLIN_OK;
+    }
+    dunlin_arrays_view answers = *view; /* of which x has no bytes */
+    if (view->targets != NULL) {
+        return read_targets(&answers, indices, n, out_inputs[0], out_answers[0]);
+    }
+    return view->label_rows != NULL
+               ? read_rows(&answers, indices, n, out_inputs[0], out_answers[0])
+               : read_labels(&answers, indices, n, out_inputs[0], out_answers[0]);
+}
+
+static dunlin_status check_dtype(dunlin_dtype dtype, dunlin_error *error)
+{
+    if (dtype != DUNLIN_U8 && dtype != DUNLIN_F32 && dtype != DUNLIN_I32) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
+                            "arrays: dtype %d of x: expected u8 (%d), f32 (%d) or i32 (%d)",
+                            (int)dtype, (int)DUNLIN_U8, (int)DUNLIN_F32, (int)DUNLIN_I32);
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_inputs(const dunlin_arrays *arrays, dunlin_error *error)
+{
+    if (arrays->n_inputs < 1 || arrays->n_inputs > DUNLIN_MODEL_MAX_INPUTS) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
+                            "arrays: %" PRId32 " inputs: the limits are 1 and %d", arrays->n_inputs,
+                            DUNLIN_MODEL_MAX_INPUTS);
+    }
+    for (int32_t k = 0; k < arrays->n_inputs; k++) {
+        const dunlin_source_input *input = &arrays->inputs[k];
+        uint64_t bytes = 0;
+        size_t fitting = 0;
+        DUNLIN_TRY(check_dtype(input->dtype, error));
+        if (input->values == NULL || input->n_elements < 1) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "arrays: input %" PRId32 " has %" PRId64
+                                " elements an example%s; at least 1 is needed",
+                                k, input->n_elements,
+                                input->values == NULL ? ", and its values are NULL" : "");
+        }
+        if (!dunlin__mul_u64((uint64_t)input->n_elements, dunlin_dtype_bytes(input->dtype),
+                             &bytes) ||
+            !dunlin__mul_u64(bytes, (uint64_t)arrays->n, &bytes) ||
+            !dunlin__to_size(bytes, &fitting)) {
+            return dunlin__fail(error, DUNLIN_OVERFLOW, "data", 0,
+                                "arrays: %" PRId64 " examples do not fit the address space",
+                                arrays->n);
+        }
+    }
+    return DUNLIN_OK;
+}
+
 /* Bytes of an example; all of them, and all targets, fit the address space. */
 static dunlin_status check_sizes(const dunlin_arrays *arrays, size_t *out_example_bytes,
                                  dunlin_error *error)
 {
-    if (arrays->dtype != DUNLIN_U8 && arrays->dtype != DUNLIN_F32 && arrays->dtype != DUNLIN_I32) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                            "arrays: dtype %d of x: expected u8 (%d), f32 (%d) or i32 (%d)",
-                            (int)arrays->dtype, (int)DUNLIN_U8, (int)DUNLIN_F32, (int)DUNLIN_I32);
-    }
+    DUNLIN_TRY(check_dtype(arrays->dtype, error));
     if (arrays->n < 1) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "arrays: %" PRId64 " examples: at least 1 is needed", arrays->n);
@@ -247,6 +309,15 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
     dunlin__error_clear(out_error);
     dunlin_arrays taken = DUNLIN_ARRAYS_INIT;
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_arrays, arrays, &taken, out_error));
+    if (taken.inputs != NULL) {
+        /* Answers are read as of an x without bytes. */
+        taken.x = taken.inputs;
+        taken.shape = (dunlin_shape){1, {1}};
+        taken.dtype = DUNLIN_U8;
+        taken.mean = NULL;
+        taken.std = NULL;
+        taken.scale = 0.0F;
+    }
     if (taken.x == NULL || view == NULL || out_source == NULL) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "arrays: %s is NULL",
                             taken.x == NULL ? "x"
@@ -255,6 +326,10 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
     }
     size_t example_bytes = 0;
     DUNLIN_TRY(check_sizes(&taken, &example_bytes, out_error));
+    if (taken.inputs != NULL) {
+        DUNLIN_TRY(check_inputs(&taken, out_error));
+        example_bytes = 0;
+    }
     DUNLIN_TRY(check_normalisation(&taken, out_error));
     DUNLIN_TRY(check_weights(&taken, out_error));
     DUNLIN_TRY(check_answers(&taken, out_error));
@@ -268,12 +343,17 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
                                  .example_bytes = example_bytes,
                                  .label_rows = taken.label_rows,
                                  .n_labels = taken.n_labels,
-                                 .label_dtype = taken.label_dtype};
+                                 .label_dtype = taken.label_dtype,
+                                 .inputs = taken.inputs,
+                                 .n_inputs = taken.inputs != NULL ? taken.n_inputs : 0};
+    const bool has_several = taken.inputs != NULL;
     const bool has_rows = taken.label_rows != NULL;
     const bool has_targets = taken.targets != NULL;
     const dunlin_source source = {.struct_size = sizeof source,
                                   .ctx = view,
-                                  .read_fn = has_rows ? read_rows : read_labels,
+                                  .read_fn = has_several ? NULL
+                                             : has_rows  ? read_rows
+                                                         : read_labels,
                                   .n_labels = has_rows ? taken.n_labels : 1,
                                   .n_examples = taken.n,
                                   .dtype = taken.dtype,
@@ -281,8 +361,12 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
                                   .mean = taken.mean,
                                   .std = taken.std,
                                   .weight_fn = taken.weights == NULL ? NULL : weigh,
-                                  .read_targets_fn = has_targets ? read_targets : NULL,
-                                  .n_targets = has_targets ? taken.n_targets : 0};
+                                  .read_targets_fn =
+                                      has_targets && !has_several ? read_targets : NULL,
+                                  .n_targets = has_targets ? taken.n_targets : 0,
+                                  .read_arrays_fn = has_several ? read_several : NULL,
+                                  .inputs = view->inputs,
+                                  .n_inputs = view->n_inputs};
     dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
     return DUNLIN_OK;
 }

@@ -33,6 +33,7 @@ static const struct {
     {"spsw_har", "spsw-har", dunlin__data_load_spsw},
     {"random", NULL, dunlin__data_load_random},
     {"shapes", NULL, dunlin__data_load_shapes},
+    {"pairs", NULL, dunlin__data_load_pairs},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
@@ -55,8 +56,8 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 }
 
 /* What the sources deliver, from what is stored and what was asked for. */
-static dunlin_status settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
-                                  dunlin_error *error)
+dunlin_status dunlin__data_settle_shape(dunlin_dataset *set, const dunlin_dataset_options *options,
+                                        dunlin_error *error)
 {
     if (set->own_shape.n_dims > 0 || set->n_features > 0) {
         set->channels = set->stored_channels;
@@ -155,7 +156,7 @@ static dunlin_status load(dunlin_dataset *set, int32_t index, const dunlin_data_
                             known_sets[index].name);
     }
     DUNLIN_TRY(load_fn(set, request, error));
-    return settle_shape(set, &request->options, error);
+    return dunlin__data_settle_shape(set, &request->options, error);
 }
 
 /* A validation split is loaded as the training split that it is of. */
@@ -217,7 +218,8 @@ dunlin_status dunlin__dataset_open(const char *name, dunlin_data_request *reques
     dunlin_status status = DUNLIN_OK;
     if (is_own) {
         status = dunlin__data_load_own(set, name, request, out_error);
-        status = status == DUNLIN_OK ? settle_shape(set, &request->options, out_error) : status;
+        status = status == DUNLIN_OK ? dunlin__data_settle_shape(set, &request->options, out_error)
+                                     : status;
     } else {
         status = load(set, index, request, out_error);
     }

@@ -4,9 +4,11 @@
 #include "data/common/data.h"
 #include "data/readers/folder.h"
 #include "data/readers/own_rows.h"
+#include "several_inputs.h"
 
 #include <mem/support.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,10 +43,18 @@ dunlin_status dunlin__data_load_own(dunlin_dataset *set, const char *name,
                                     const dunlin_data_request *request, dunlin_error *error)
 {
     const bool is_csv = begins(name, csv_prefix);
+    const bool is_npy = begins(name, npy_prefix);
     dunlin_own_spec spec;
     DUNLIN_TRY(dunlin__own_parse(&set->alloc, strchr(name, ':') + 1, &spec, error));
     set_title(set, spec.files[0]);
     dunlin_status status = DUNLIN_OK;
+    if (spec.n_inputs > 0) {
+        status = is_npy ? dunlin__several_load(set, request, &spec, error)
+                        : dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                       "inputs=%" PRId32 " goes with npy: alone", spec.n_inputs);
+        dunlin__own_free(&set->alloc, &spec);
+        return status;
+    }
     if (begins(name, folder_prefix)) {
         status = dunlin__folder_load(set, request, &spec, error);
         dunlin__own_free(&set->alloc, &spec);

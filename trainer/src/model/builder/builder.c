@@ -66,7 +66,7 @@ bool dunlin__builder_is_failed(const dunlin_builder *builder)
     return builder == NULL || builder->error.status != DUNLIN_OK;
 }
 
-static void fail_memory(dunlin_builder *builder)
+void dunlin__builder_fail_memory(dunlin_builder *builder)
 {
     (void)dunlin__fail(&builder->error, DUNLIN_MEMORY, "net", 0,
                        "no memory for a network of %zu nodes", builder->net.n_nodes);
@@ -88,45 +88,6 @@ bool dunlin__builder_is_name_good(dunlin_builder *builder, const char *name)
     return true;
 }
 
-dunlin_value dunlin_builder_input(dunlin_builder *builder, const char *name,
-                                  const dunlin_shape *shape)
-{
-    if (dunlin__builder_is_failed(builder) || !dunlin__builder_is_name_good(builder, name)) {
-        return -1;
-    }
-    if (builder->net.n_values > 0) {
-        (void)dunlin__fail(&builder->error, DUNLIN_STATE, "net", 0,
-                           "input '%.100s': the network has its input already", name);
-        return -1;
-    }
-    if (shape == NULL || shape->n_dims < 1 || shape->n_dims > 3) {
-        (void)dunlin__fail(&builder->error, DUNLIN_ARGUMENT, "net", 0,
-                           "input '%.100s': the shape must be (C, H, W) or (features)", name);
-        return -1;
-    }
-    uint32_t value = dunlin__net_add_value(&builder->net, name);
-    if (value == DUNLIN_NET_NONE) {
-        fail_memory(builder);
-        return -1;
-    }
-    builder->net.values[value].shape = *shape;
-    builder->net.values[value].layout =
-        shape->n_dims == 3 ? DUNLIN_LAYOUT_IMAGE : DUNLIN_LAYOUT_PLAIN;
-    builder->net.input = value;
-    return (dunlin_value)value;
-}
-
-dunlin_value dunlin_builder_input_signal(dunlin_builder *builder, const char *name,
-                                         int64_t channels, int64_t length)
-{
-    const dunlin_shape shape = {2, {channels, length}};
-    const dunlin_value value = dunlin_builder_input(builder, name, &shape);
-    if (value >= 0) {
-        builder->net.values[value].layout = DUNLIN_LAYOUT_IMAGE;
-    }
-    return value;
-}
-
 dunlin_net_node *dunlin__builder_begin_node(dunlin_builder *builder, dunlin_op_kind kind,
                                             const char *name, const dunlin_value *inputs,
                                             int32_t n_inputs)
@@ -135,6 +96,9 @@ dunlin_net_node *dunlin__builder_begin_node(dunlin_builder *builder, dunlin_op_k
         return NULL;
     }
     dunlin_net *net = &builder->net;
+    if (!dunlin__builder_join_inputs(builder)) {
+        return NULL;
+    }
     if (n_inputs < 1 || n_inputs > DUNLIN_NET_MAX_INPUTS || inputs == NULL) {
         (void)dunlin__fail(&builder->error, DUNLIN_ARGUMENT, "net", 0,
                            "layer '%.100s' has %" PRId32 " inputs, not 1 to %d", name, n_inputs,
@@ -155,7 +119,7 @@ dunlin_net_node *dunlin__builder_begin_node(dunlin_builder *builder, dunlin_op_k
     (void)snprintf(output, sizeof output, "%s/out", name);
     uint32_t value = index == DUNLIN_NET_NONE ? index : dunlin__net_add_value(net, output);
     if (value == DUNLIN_NET_NONE) {
-        fail_memory(builder);
+        dunlin__builder_fail_memory(builder);
         return NULL;
     }
     dunlin_net_node *node = &net->nodes[index];
@@ -208,7 +172,7 @@ static dunlin_net_param *add_param(dunlin_builder *builder, uint32_t index, cons
     (void)snprintf(name, sizeof name, "%s%s%s", layer, suffix[0] == '\0' ? "" : ".", suffix);
     uint32_t param_index = dunlin__net_add_param(net, name);
     if (param_index == DUNLIN_NET_NONE) {
-        fail_memory(builder);
+        dunlin__builder_fail_memory(builder);
         return NULL;
     }
     dunlin_net_node *node = &net->nodes[net->n_nodes - 1];
@@ -270,6 +234,9 @@ static dunlin_status make_model(dunlin_builder *builder, dunlin_value output,
                                 "value '%.150s' leads to nothing: not to the output",
                                 net->values[i].name);
         }
+    }
+    if (!dunlin__builder_note_border(builder)) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "net", 0, "no memory for a model");
     }
     return dunlin__model_from_net(net, out_model, error);
 }

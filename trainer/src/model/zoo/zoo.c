@@ -62,6 +62,7 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("inception_v3", 299, 3, 1000, dunlin__zoo_inception_v3),
     IMAGES("unet", 256, 3, 2, dunlin__zoo_unet),
     IMAGES("unet_small", 32, 3, 4, dunlin__zoo_unet_small),
+    {.name = "siamese", .image = 28, .channels = 1, .classes = 2, .inputs_fn = dunlin__zoo_siamese},
     {.name = "bert_small",
      .classes = 1000,
      .sequence = 128,
@@ -151,6 +152,9 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     }
     const dunlin_shape image = {3, {o.channels, o.image, width > 0 ? width : o.image}};
     const dunlin_shape tokens = {1, {o.sequence}};
+    if (entry->inputs_fn != NULL) {
+        return dunlin_builder_finish(builder, entry->inputs_fn(builder, &o), out_model, out_error);
+    }
     dunlin_value input =
         reads_signals ? dunlin_builder_input_signal(builder, "input", o.channels, o.sequence)
                       : dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);

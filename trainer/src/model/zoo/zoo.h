@@ -15,6 +15,10 @@ typedef dunlin_value (*dunlin_zoo_build_fn)(dunlin_builder *builder, dunlin_valu
 typedef dunlin_value (*dunlin_zoo_tokens_fn)(dunlin_builder *builder, dunlin_value input,
                                              const dunlin_zoo_options *options);
 
+/* A network with several inputs, which it adds itself. */
+typedef dunlin_value (*dunlin_zoo_inputs_fn)(dunlin_builder *builder,
+                                             const dunlin_zoo_options *options);
+
 typedef struct dunlin_zoo_entry {
     const char *name;
     int32_t image, channels, classes; /* defaults */
@@ -22,6 +26,7 @@ typedef struct dunlin_zoo_entry {
     dunlin_zoo_build_fn build_fn;
     int32_t sequence, vocabulary; /* of networks that read tokens; signals: their length, 0 */
     dunlin_zoo_tokens_fn tokens_fn;
+    dunlin_zoo_inputs_fn inputs_fn;
 } dunlin_zoo_entry;
 
 /* zoo_small.c */
@@ -72,6 +77,8 @@ dunlin_value dunlin__zoo_inception_v3(dunlin_builder *builder, dunlin_value x, i
 /* zoo_unet.c */
 dunlin_value dunlin__zoo_unet(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_unet_small(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_siamese.c */
+dunlin_value dunlin__zoo_siamese(dunlin_builder *builder, const dunlin_zoo_options *options);
 /* zoo_bert.c */
 dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
                                     const dunlin_zoo_options *options);

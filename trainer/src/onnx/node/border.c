@@ -32,16 +32,6 @@ bool dunlin__onnx_is_whole(const dunlin_net *net, uint32_t value)
     return port != NULL && port->type != DUNLIN_ONNX_FLOAT;
 }
 
-/* Import makes such nodes only; it makes them only if there are several inputs. */
-bool dunlin__onnx_is_of_border(const dunlin_net *net, const dunlin_net_node *node)
-{
-    if (net->n_ports == 0 || input_of(net, net->input) != NULL) {
-        return false;
-    }
-    return (node->kind == DUNLIN_OP_SLICE && node->inputs[0] == net->input) ||
-           (node->kind == DUNLIN_OP_RESHAPE && input_of(net, node->output) != NULL);
-}
-
 const char *dunlin__onnx_float_name(dunlin_onnx_writer *writer, uint32_t value,
                                     char room[DUNLIN_NET_MAX_NAME + 1])
 {

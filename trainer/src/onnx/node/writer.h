@@ -38,8 +38,6 @@ struct dunlin_onnx_writer {
 void dunlin__onnx_put_border(dunlin_onnx_writer *writer);
 /* Makes float32 of the inputs of whole numbers that layers compute with; before all other nodes. */
 void dunlin__onnx_put_casts(dunlin_onnx_writer *writer);
-/* The node cuts an example into the file's inputs: it is not written, they take its place. */
-bool dunlin__onnx_is_of_border(const dunlin_net *net, const dunlin_net_node *node);
 /* The value is an input of whole numbers. */
 bool dunlin__onnx_is_whole(const dunlin_net *net, uint32_t value);
 /* The name of a value as float32. */

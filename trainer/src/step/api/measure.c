@@ -398,7 +398,7 @@ static probe *make_probe(const dunlin_model *model, const dunlin_alloc *alloc,
     made->alloc = *alloc;
     made->trainer = trainer;
     made->n_ops = trainer->train.step->n_ops;
-    made->n_elements = trainer->train.step->tensors[trainer->train.step->input].n_elements;
+    made->n_elements = trainer->train.step->n_elements;
     made->n_classes = trainer->train.step->n_classes;
     made->n_labels = trainer->train.step->n_rows;
     made->n_outputs = made->n_labels * made->n_classes;

@@ -11,6 +11,7 @@
 #include "integer/precision.h"
 #include "step/adapt/adapt.h"
 #include "step/context/context.h"
+#include "step/context/examples.h"
 #include "step/run/clock.h"
 #include "step/run/look.h"
 #include "warn.h"
@@ -27,16 +28,18 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     const bool has_targets = trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY;
-    const bool may_read_targets = has_targets && source != NULL && source->read_targets_fn != NULL;
-    if (source == NULL || source->n_examples < 1 ||
-        (source->read_fn == NULL && !may_read_targets)) {
+    const dunlin_step_graph *step = trainer->train.step;
+    DUNLIN_TRY(dunlin__examples_check(source, step, "trainer", trainer->error));
+    const bool may_read_targets = has_targets && dunlin__source_has_targets(source);
+    if (source->read_fn == NULL && source->read_arrays_fn == NULL && !may_read_targets) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "source is NULL, or it has %" PRId64 " examples or no read_fn",
-                            source == NULL ? 0 : source->n_examples);
+                            "the source has no read_fn, and the loss is over labels");
     }
-    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
+    if (source->read_arrays_fn != NULL && !has_targets && source->n_targets > 0 && !is_predicting) {
+        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
+                            "the source has %" PRId64 " targets an example; the loss is over "
+                            "labels",
+                            source->n_targets);
     }
     if (trainer->precision != NULL && source->weight_fn != NULL) {
         return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
@@ -48,8 +51,8 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
                             "the source has no read_targets_fn, and the loss is over targets");
     }
-    const int64_t n_rows = trainer->train.step->n_rows;
-    const int64_t n_outputs = n_rows * trainer->train.step->n_classes;
+    const int64_t n_rows = step->n_rows;
+    const int64_t n_outputs = n_rows * step->n_classes;
     if (may_read_targets && source->n_targets != n_outputs) {
         return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
                             "the source has %" PRId64 " targets an example; the model has %" PRId64

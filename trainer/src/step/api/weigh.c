@@ -73,8 +73,9 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
 {
     const dunlin_source *source = run->source;
     const uint64_t label_bytes = (uint64_t)step->n_rows * sizeof(int32_t);
-    const uint64_t example_bytes =
-        (uint64_t)scratch->n_elements * dunlin_dtype_bytes(source->dtype) + label_bytes;
+    const bool has_arrays = source->read_arrays_fn != NULL;
+    const size_t width = has_arrays ? sizeof(float) : dunlin_dtype_bytes(source->dtype);
+    const uint64_t example_bytes = (uint64_t)scratch->n_elements * width + label_bytes;
     const uint64_t n_fit = scratch->bytes / example_bytes;
     const int64_t block = n_fit < MAX_BLOCK_EXAMPLES ? (int64_t)n_fit : MAX_BLOCK_EXAMPLES;
     if (block < 1) {
@@ -91,7 +92,10 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
         for (int64_t i = 0; i < n; i++) {
             indices[i] = dunlin__run_example(run, first + i);
         }
-        const dunlin_status status = source->read_fn(source->ctx, indices, n, raw, labels);
+        const dunlin_status status =
+            has_arrays ? dunlin__run_read_arrays(run, step->inputs, step->n_inputs, indices, n,
+                                                 block, raw, labels)
+                       : source->read_fn(source->ctx, indices, n, raw, labels);
         if (status != DUNLIN_OK) {
             return dunlin__run_fail_source(run, status, indices[0], n);
         }
@@ -108,7 +112,7 @@ static dunlin_status weigh_in_pool(dunlin_trainer *trainer, dunlin_step_run *run
     const uint64_t first = trainer->train.lowered.persistent_bytes;
     const dunlin_step_graph *step = trainer->train.step;
     scratch_memory scratch = {.bytes = trainer->arena.committed_bytes - first,
-                              .n_elements = step->tensors[step->input].n_elements};
+                              .n_elements = step->n_elements};
     if (scratch.bytes > 0) {
         dunlin__arena_unpoison(&trainer->arena, first, scratch.bytes);
         scratch.memory = dunlin__arena_at(&trainer->arena, first, scratch.bytes);

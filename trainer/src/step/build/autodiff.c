@@ -11,6 +11,7 @@
 #include "graph/emit.h"
 #include "graph/rounded.h"
 #include "integer/precision.h"
+#include "net/parts.h"
 #include "ops/common/op.h"
 
 #include <mem/checked.h>
@@ -163,6 +164,9 @@ static void emit_forward(dunlin_emit *emit)
         begin_node(emit, i);
         for (size_t k = 0; k < DUNLIN_EMIT_MAX_SAVED; k++) {
             emit->kept[i].tensors[k] = DUNLIN_STEP_NONE;
+        }
+        if (dunlin__net_cuts_input(net, &net->nodes[i]) && dunlin__emit_stages_parts(emit)) {
+            continue;
         }
         if (dunlin__fuse_is_folded(emit, i)) {
             dunlin__fuse_forward(emit, i);

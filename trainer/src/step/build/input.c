@@ -1,12 +1,13 @@
 /*
  * input.c - the first op of every step: asks the source for the slice's examples, a small block at
- * a time, and turns each block into the network's input: floats, normalised, NHWC.
+ * a time, and turns each block into the network's inputs: floats, normalised, NHWC.
  *
  * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
  * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
  */
 #include "graph/emit.h"
-#include "kernels/simd/finite.h"
+#include "net/parts.h"
+#include "stage.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -18,9 +19,7 @@
 #define MAX_BLOCK_EXAMPLES 64
 
 typedef struct input_params {
-    int64_t n_elements; /* of one example */
-    int64_t pixels;
-    int32_t channels;  /* of the normalisation: 1 if the input is no image */
+    dunlin_staging staging;
     int32_t n_classes; /* or targets of a row */
     int64_t n_rows;    /* of the output: labels of an example */
     bool is_image;     /* targets come channels first, and lie as the output does */
@@ -39,15 +38,6 @@ static uint64_t input_workspace(const dunlin_kernels *kernels, const void *param
     const uint64_t target_bytes =
         (uint64_t)input->n_rows * (uint64_t)input->n_classes * sizeof(float);
     return input->norm_bytes + input->block_bytes + (input->is_image ? target_bytes : 0);
-}
-
-static void fill_normalisation(const dunlin_source *source, int32_t channels, float *mean,
-                               float *inv_std)
-{
-    for (int32_t c = 0; c < channels; c++) {
-        mean[c] = source->mean != NULL ? source->mean[c] : 0.0F;
-        inv_std[c] = source->std != NULL ? 1.0F / source->std[c] : 1.0F;
-    }
 }
 
 static bool has_weight(const dunlin_step_run *run, int64_t index)
@@ -109,17 +99,6 @@ static void turn_targets(const dunlin_step_run *run, const input_params *params,
     }
 }
 
-/* Whole numbers as they were read, in place, into floats. */
-static void widen_integers(unsigned char *raw, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int32_t whole = 0;
-        memcpy(&whole, raw + i * (int64_t)sizeof whole, sizeof whole);
-        const float value = (float)whole;
-        memcpy(raw + i * (int64_t)sizeof value, &value, sizeof value);
-    }
-}
-
 /* Where the labels or targets of the slice's sample `i` go: both are four bytes wide. */
 static void *answers_at(const input_params *params, void *answers, int64_t i)
 {
@@ -145,22 +124,33 @@ static dunlin_status spread_labels(const dunlin_step_run *run, const input_param
     return DUNLIN_OK;
 }
 
-/* Reads examples [first, first + n) of the batch into `raw`, and their labels or targets; behind
- * the raw block is room for an example's targets. */
+/* A prediction over targets takes a source of labels too, and looks at neither. */
+static dunlin_status ask(const dunlin_step_run *run, const input_params *params,
+                         const int64_t *indices, int64_t n, int64_t room, void *raw, void *answers,
+                         bool has_targets)
+{
+    const dunlin_source *source = run->source;
+    if (source->read_arrays_fn != NULL) {
+        return dunlin__run_read_arrays(run, params->staging.inputs, params->staging.n_inputs,
+                                       indices, n, room, raw, run->logits != NULL ? NULL : answers);
+    }
+    return has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers)
+                       : source->read_fn(source->ctx, indices, n, raw, answers);
+}
+
+/* Reads examples [first, first + n) of the batch into `raw`, which has room for `room`, and their
+ * labels or targets; behind the raw block is room for an example's targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
-                                int64_t first, int64_t n, void *raw, void *answers)
+                                int64_t first, int64_t n, int64_t room, void *raw, void *answers)
 {
     const dunlin_source *source = run->source;
     const bool has_targets =
-        params->loss != DUNLIN_LOSS_CROSS_ENTROPY && source->read_targets_fn != NULL;
+        params->loss != DUNLIN_LOSS_CROSS_ENTROPY && dunlin__source_has_targets(source);
     int64_t indices[MAX_BLOCK_EXAMPLES];
     for (int64_t i = 0; i < n; i++) {
         indices[i] = dunlin__run_example(run, first + i);
     }
-    /* A prediction over targets takes a source of labels too, and looks at neither. */
-    const dunlin_status status =
-        has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers)
-                    : source->read_fn(source->ctx, indices, n, raw, answers);
+    const dunlin_status status = ask(run, params, indices, n, room, raw, answers, has_targets);
     if (status != DUNLIN_OK) {
         return dunlin__run_fail_source(run, status, indices[0], n);
     }
@@ -181,79 +171,25 @@ static dunlin_status read_block(const dunlin_step_run *run, const input_params *
     return DUNLIN_OK;
 }
 
-/* Examples [first, first + n) of the batch as the source gave them, if it gave floats. */
-static dunlin_status check_raw(const dunlin_step_run *run, const input_params *params,
-                               int64_t first, int64_t n, const float *raw)
-{
-    const int64_t at = finite_count(raw, n * params->n_elements);
-    if (at == n * params->n_elements) {
-        return DUNLIN_OK;
-    }
-    const int64_t example = dunlin__run_example(run, first + at / params->n_elements);
-    return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
-                        "input element %lld of example %lld is not finite (%g)",
-                        (long long)(at % params->n_elements), (long long)example, (double)raw[at]);
-}
-
-/* The same as staged; notes which of the batch's examples has the largest. */
-static dunlin_status check_staged(const dunlin_step_run *run, const input_params *params,
-                                  int64_t first, int64_t n, const float *x)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t largest = finite_largest(x + i * params->n_elements, params->n_elements);
-        if (!finite_is_size(largest)) {
-            return dunlin__fail(run->error, DUNLIN_NUMERIC, "step", 0,
-                                "an input element of example %lld is not finite once scale, mean "
-                                "and std of the source are applied",
-                                (long long)dunlin__run_example(run, first + i));
-        }
-        dunlin_step_trace *trace = run->trace;
-        if (trace != NULL && (trace->largest_example < 0 || largest > trace->largest_bits)) {
-            trace->largest_bits = largest;
-            trace->largest_example = dunlin__run_example(run, first + i);
-        }
-    }
-    return DUNLIN_OK;
-}
-
+/* operands: the inputs, then the labels or targets */
 static dunlin_status run_input(const dunlin_kernel_call *call)
 {
     const input_params *params = call->params;
-    const dunlin_step_run *run = call->run;
-    const dunlin_source *source = run->source;
-    unsigned char *workspace = call->workspace;
-    float *mean = (float *)(void *)workspace;
-    float *inv_std = mean + params->channels;
-    unsigned char *raw = workspace + params->norm_bytes;
-    float *x = call->operands[0];
-    const float scale = source->scale == 0.0F ? 1.0F : source->scale;
-    fill_normalisation(source, params->channels, mean, inv_std);
-    const size_t example_bytes = (size_t)params->n_elements * dunlin_dtype_bytes(source->dtype);
+    const dunlin_source *source = call->run->source;
+    unsigned char *raw = (unsigned char *)call->workspace + params->norm_bytes;
+    /* Of several arrays each has room for four bytes an element. */
+    const size_t width =
+        source->read_arrays_fn != NULL ? sizeof(float) : dunlin_dtype_bytes(source->dtype);
+    const size_t example_bytes = (size_t)params->staging.n_elements * width;
     int64_t block = (int64_t)(params->block_bytes / example_bytes);
     block = block > MAX_BLOCK_EXAMPLES ? MAX_BLOCK_EXAMPLES : block;
     assert(block >= 1);
     for (int64_t first = 0; first < call->n_samples; first += block) {
         const int64_t left = call->n_samples - first;
         const int64_t n = left < block ? left : block;
-        DUNLIN_TRY(read_block(run, params, call->first_sample + first, n, raw,
-                              answers_at(params, call->operands[1], first)));
-        float *out = x + first * params->n_elements;
-        if (source->dtype == DUNLIN_U8) {
-            run->kernels->stage_u8(n, params->pixels, params->channels, raw, scale, mean, inv_std,
-                                   out, run->threads);
-        } else {
-            if (source->dtype == DUNLIN_I32) {
-                widen_integers(raw, n * params->n_elements);
-            }
-            if (source->dtype == DUNLIN_F32) {
-                DUNLIN_TRY(check_raw(run, params, call->first_sample + first, n,
-                                     (const float *)(const void *)raw));
-            }
-            run->kernels->stage_f32(n, params->pixels, params->channels,
-                                    (const float *)(const void *)raw, scale, mean, inv_std, out,
-                                    run->threads);
-        }
-        DUNLIN_TRY(check_staged(run, params, call->first_sample + first, n, out));
+        DUNLIN_TRY(read_block(call->run, params, call->first_sample + first, n, block, raw,
+                              answers_at(params, call->operands[params->staging.n_inputs], first)));
+        DUNLIN_TRY(dunlin__stage_examples(call, &params->staging, first, n, block, raw));
     }
     return DUNLIN_OK;
 }
@@ -266,24 +202,14 @@ static const dunlin_step_kernel input_kernel = {.name = "input",
                                                 .in_place_read = -1,
                                                 .workspace_fn = input_workspace};
 
-static bool size_input(const dunlin_net_value *value, input_params *out_params)
+static bool size_input(int64_t n_elements, int32_t channels, input_params *out_params)
 {
-    int32_t height = 0;
-    int32_t width = 0;
-    const bool is_image = value->layout == DUNLIN_LAYOUT_IMAGE;
-    out_params->n_elements = dunlin__value_elements(value);
-    if (is_image) {
-        dunlin__value_hwc(value, &height, &width, &out_params->channels);
-        out_params->pixels = (int64_t)height * width;
-    } else {
-        out_params->channels = 1;
-        out_params->pixels = out_params->n_elements;
-    }
     uint64_t norm_bytes = 0;
     uint64_t example_bytes = 0;
-    if (!dunlin__align_u64((uint64_t)out_params->channels * 2 * sizeof(float), DUNLIN_MEM_ALIGN,
-                           &norm_bytes) ||
-        !dunlin__mul_u64((uint64_t)out_params->n_elements, sizeof(float), &example_bytes) ||
+    out_params->staging.n_elements = n_elements;
+    out_params->staging.channels = channels;
+    if (!dunlin__align_u64((uint64_t)channels * 2 * sizeof(float), DUNLIN_MEM_ALIGN, &norm_bytes) ||
+        !dunlin__mul_u64((uint64_t)n_elements, sizeof(float), &example_bytes) ||
         example_bytes == 0 || example_bytes > SIZE_MAX / 2) {
         return false;
     }
@@ -293,46 +219,110 @@ static bool size_input(const dunlin_net_value *value, input_params *out_params)
     return true;
 }
 
+static void describe_input(const dunlin_net *net, const dunlin_net_part *part,
+                           dunlin_step_input *out)
+{
+    const dunlin_net_value *value = &net->values[part->value];
+    int32_t height = 0;
+    int32_t width = 0;
+    *out = (dunlin_step_input){.name = part->name,
+                               .first = part->first,
+                               .n_elements = part->n,
+                               .pixels = part->n,
+                               .channels = 1};
+    if (value->layout == DUNLIN_LAYOUT_IMAGE) {
+        dunlin__value_hwc(value, &height, &width, &out->channels);
+        out->pixels = (int64_t)height * width;
+    }
+}
+
+bool dunlin__emit_stages_parts(const dunlin_emit *emit)
+{
+    return emit->options->precision == NULL &&
+           dunlin__net_n_parts(emit->net) <= DUNLIN_STEP_MAX_INPUTS;
+}
+
+/* The inputs that are staged, into the graph; the values' names are in the pool already. */
+static dunlin_net_part part_of(const dunlin_emit *emit, uint32_t index)
+{
+    const dunlin_net_value *whole = &emit->net->values[emit->net->input];
+    return dunlin__emit_stages_parts(emit) ? dunlin__net_part_at(emit->net, index)
+                                           : (dunlin_net_part){.value = emit->net->input,
+                                                               .name = whole->name,
+                                                               .n = dunlin__value_elements(whole)};
+}
+
+static const dunlin_step_input *describe_inputs(dunlin_emit *emit, int32_t *out_channels)
+{
+    dunlin_step_graph *graph = emit->graph;
+    graph->n_inputs = dunlin__emit_stages_parts(emit) ? dunlin__net_n_parts(emit->net) : 1;
+    graph->n_elements = dunlin__value_elements(&emit->net->values[emit->net->input]);
+    dunlin_step_input *inputs =
+        dunlin__step_pool_take(&graph->pool, graph->n_inputs * sizeof *inputs);
+    for (uint32_t k = 0; inputs != NULL && k < graph->n_inputs; k++) {
+        const dunlin_net_part part = part_of(emit, k);
+        describe_input(emit->net, &part, &inputs[k]);
+        inputs[k].name = dunlin__step_pool_text(&graph->pool, part.name, "");
+        *out_channels = inputs[k].channels > *out_channels ? inputs[k].channels : *out_channels;
+        if (inputs[k].name == NULL) {
+            inputs = NULL;
+        }
+    }
+    if (inputs == NULL) {
+        (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the graph of a step");
+    }
+    graph->inputs = inputs;
+    return inputs;
+}
+
 void dunlin__emit_input(dunlin_emit *emit)
 {
-    const uint32_t value = emit->net->input;
-    const dunlin_net_value *net_value = &emit->net->values[value];
     const bool has_labels = emit->options->loss == DUNLIN_LOSS_CROSS_ENTROPY;
-    const int64_t n_rows = emit->graph->n_rows;
-    input_params params = {.n_classes = emit->graph->n_classes,
+    dunlin_step_graph *graph = emit->graph;
+    const int64_t n_rows = graph->n_rows;
+    input_params params = {.n_classes = graph->n_classes,
                            .n_rows = n_rows,
-                           .is_image = emit->graph->is_image && !has_labels,
+                           .is_image = graph->is_image && !has_labels,
                            .loss = emit->options->loss};
+    int32_t channels = 1;
     emit->node_name = "input";
-    if (!size_input(net_value, &params)) {
+    params.staging.inputs = describe_inputs(emit, &channels);
+    params.staging.n_inputs = graph->n_inputs;
+    if (params.staging.inputs == NULL) {
+        return;
+    }
+    if (!size_input(graph->n_elements, channels, &params)) {
         (void)dunlin__emit_fail(emit, DUNLIN_OVERFLOW, "an example is empty or too large");
         return;
     }
-    const uint32_t x =
-        dunlin__emit_named_tensor(emit, net_value->name, "",
-                                  &(dunlin_step_tensor){.dtype = DUNLIN_F32,
-                                                        .is_batched = true,
-                                                        .n_elements = params.n_elements,
-                                                        .mem_class = DUNLIN_MEM_INPUT});
-    const uint32_t labels = dunlin__emit_named_tensor(
+    dunlin_mem_access accesses[DUNLIN_STEP_MAX_INPUTS + 1];
+    for (uint32_t k = 0; k < graph->n_inputs; k++) {
+        const uint32_t value = part_of(emit, k).value;
+        const uint32_t x = dunlin__emit_named_tensor(
+            emit, emit->net->values[value].name, "",
+            &(dunlin_step_tensor){.dtype = DUNLIN_F32,
+                                  .is_batched = true,
+                                  .n_elements = graph->inputs[k].n_elements,
+                                  .mem_class = DUNLIN_MEM_INPUT});
+        emit->values[value].tensor = x;
+        graph->input = k == 0 ? x : graph->input;
+        accesses[k] =
+            (dunlin_mem_access){.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP};
+    }
+    graph->labels = dunlin__emit_named_tensor(
         emit, has_labels ? "labels" : "targets", "",
         &(dunlin_step_tensor){.dtype = has_labels ? DUNLIN_I32 : DUNLIN_F32,
                               .is_batched = true,
                               .n_elements = has_labels ? n_rows : n_rows * params.n_classes,
                               .mem_class = DUNLIN_MEM_INPUT});
-    const dunlin_mem_access accesses[] = {
-        {.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
-        {.tensor = labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
-    };
+    accesses[graph->n_inputs] = (dunlin_mem_access){
+        .tensor = graph->labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP};
     dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &input_kernel,
                                              .suffix = "",
                                              .params = &params,
                                              .params_bytes = sizeof params,
                                              .accesses = accesses,
-                                             .n_accesses = 2});
-    emit->values[value].tensor = x;
-    emit->graph->input = x;
-    emit->graph->labels = labels;
+                                             .n_accesses = graph->n_inputs + 1});
 }
 
 /* The persistent tensor that the graph changes first, or NONE. */

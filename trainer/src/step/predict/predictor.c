@@ -6,6 +6,7 @@
  * finite weights; all that it owns is within the budget. No call but create allocates.
  */
 #include "step/context/context.h"
+#include "step/context/examples.h"
 #include "step/run/layout.h"
 
 #include <dunlin/predictor.h>
@@ -248,18 +249,14 @@ static dunlin_status leave(dunlin_predictor *predictor, dunlin_status status)
     return status;
 }
 
-static dunlin_status check_predict(const dunlin_source *source, int64_t first, int64_t n,
-                                   const float *out_outputs, dunlin_error *error)
+static dunlin_status check_predict(const dunlin_predictor *predictor, const dunlin_source *source,
+                                   int64_t first, int64_t n, const float *out_outputs,
+                                   dunlin_error *error)
 {
-    if (source == NULL || source->n_examples < 1 ||
-        (source->read_fn == NULL && source->read_targets_fn == NULL)) {
+    DUNLIN_TRY(dunlin__examples_check(source, predictor->program.step, "predictor", error));
+    if (source->read_fn == NULL && source->read_arrays_fn == NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "source is NULL, or it has %" PRId64 " examples or no read_fn",
-                            source == NULL ? 0 : source->n_examples);
-    }
-    if (source->dtype != DUNLIN_U8 && source->dtype != DUNLIN_F32 && source->dtype != DUNLIN_I32) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
-                            "the source's type %d is none of u8, f32 and i32", (int)source->dtype);
+                            "the source has read_targets_fn alone; a predictor takes read_fn");
     }
     if (first < 0 || n < 1 || first > source->n_examples || n > source->n_examples - first) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "predictor", 0,
@@ -276,7 +273,7 @@ static dunlin_status check_predict(const dunlin_source *source, int64_t first, i
 static dunlin_status predict(dunlin_predictor *predictor, const dunlin_source *source,
                              int64_t first, int64_t n, float *out_outputs, dunlin_error *error)
 {
-    DUNLIN_TRY(check_predict(source, first, n, out_outputs, error));
+    DUNLIN_TRY(check_predict(predictor, source, first, n, out_outputs, error));
     const int64_t batch = predictor->options.batch;
     dunlin_error local = {.status = DUNLIN_OK};
     for (int64_t done = 0; done < n; done += batch) {
@@ -306,7 +303,12 @@ dunlin_status dunlin_predictor_predict(dunlin_predictor *predictor, const dunlin
                                        dunlin_error *out_error)
 {
     DUNLIN_TRY(enter(predictor, out_error));
-    return leave(predictor, predict(predictor, source, first, n, out_outputs, out_error));
+    dunlin_source taken = DUNLIN_SOURCE_INIT;
+    dunlin_status status = DUNLIN_STRUCT_TAKE(dunlin_source, source, &taken, out_error);
+    if (status == DUNLIN_OK) {
+        status = predict(predictor, &taken, first, n, out_outputs, out_error);
+    }
+    return leave(predictor, status);
 }
 
 static dunlin_status set_weights(dunlin_predictor *predictor, dunlin_weights_kind kind,
