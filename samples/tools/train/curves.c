@@ -27,6 +27,9 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
         printf("mean IoU %.4f, ", means.iou);
     }
     printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
+    if (eval == &result->eval) {
+        train_print_scores(flags, result);
+    }
 }
 
 dunlin_status train_evaluate(dunlin_trainer *trainer, const dunlin_source *source, train_pace *pace,
@@ -50,7 +53,10 @@ dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
     const bool is_counted = source != NULL && train_loss(flags) == DUNLIN_LOSS_CROSS_ENTROPY &&
                             !train_is_integer(flags) && result->n_outputs <= TRAIN_MAX_CONFUSED;
     if (!is_counted) {
-        return train_evaluate(trainer, source, pace, &result->eval, &result->has_eval);
+        const dunlin_status ended =
+            train_evaluate(trainer, source, pace, &result->eval, &result->has_eval);
+        train_take_scores(trainer, result);
+        return ended;
     }
     const int32_t n_classes = (int32_t)result->n_outputs;
     train_pace_evaluation(pace, true);
@@ -58,6 +64,7 @@ dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
         trainer, source, 0, source->n_examples, n_classes, confusion->counts, &result->eval);
     train_pace_evaluation(pace, false);
     confusion->n_classes = status == DUNLIN_OK ? n_classes : 0;
+    train_take_scores(trainer, result);
     result->has_eval = status == DUNLIN_OK;
     return status;
 }

@@ -277,6 +277,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_optimizer(flags);
     status = status != EXIT_OK ? status : train_check_groups(flags);
     status = status != EXIT_OK ? status : check_loss(flags);
+    status = status != EXIT_OK ? status : train_check_several(flags);
     status = status != EXIT_OK ? status : check_schedule(flags);
     status = status != EXIT_OK ? status : check_outputs(flags);
     status = status != EXIT_OK ? status : train_check_log(flags);
@@ -297,6 +298,9 @@ static const arg flags_table[] = {
      0},
     {"--length", ARG_I64, AT(length), "N",
      "of a file: the size that inputs other than images leave open", 1, 1e6, 0},
+    {"--outputs", ARG_TEXT, AT(outputs_given), "NAME[=W],...",
+     "of a file with several: those that are trained, the main one first, each with a weight", 0, 0,
+     0},
     {"--classes", ARG_I64, AT(classes), "N", "width of the output; of a file: a fresh last layer",
      2, 1e6, 0},
     {"--data", ARG_TEXT, AT(data), "DIR|synthetic",

@@ -73,6 +73,7 @@ static int open_and_answer(const train_flags *flags, train_result *result, bool 
     result->image = shape.n_dims == 3 ? shape.dims[1] : 0;
     result->n_params = dunlin_model_n_trainable_elements(model);
     result->n_outputs = dunlin_model_n_outputs(model);
+    train_name_scores(model, result);
     result->n_labels = dunlin_model_n_labels(model);
     exit_status = train_open_costs(flags, model, &costs, &result->costs_name);
     result->costs = costs;

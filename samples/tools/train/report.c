@@ -152,6 +152,23 @@ static void put_pipeline(json_t *root, const train_result *result)
 }
 
 /* Means over classes, of each class, and the counts themselves: rows of a label. */
+/* Of a model with several outputs: what each scored. */
+static void put_outputs(json_t *root, const train_result *result)
+{
+    json_t *outputs = result->n_scores > 0 ? json_array() : NULL;
+    for (int32_t i = 0; i < result->n_scores; i++) {
+        json_t *row = json_object();
+        object_text(row, "name", result->score_names[i]);
+        object_real(row, "test_accuracy", result->scores[i].accuracy);
+        object_real(row, "test_top5_accuracy", result->scores[i].top5_accuracy);
+        object_real(row, "test_loss", result->scores[i].loss);
+        (void)json_array_append_new(outputs, row);
+    }
+    if (outputs != NULL) {
+        (void)json_object_set_new(root, "outputs", outputs);
+    }
+}
+
 static void put_classes(json_t *root, const train_confusion *confusion)
 {
     const int32_t n = confusion->n_classes;
@@ -233,6 +250,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
         object_real(root, "test_loss", result->eval.loss);
         object_number(root, "test_examples", result->eval.n_examples);
         put_classes(root, &result->confusion);
+        put_outputs(root, result);
     }
     if (result->has_validation) {
         object_real(root, "val_accuracy", result->validation.accuracy);

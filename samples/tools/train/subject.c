@@ -58,6 +58,7 @@ static dunlin_model_sizes sizes_of(const train_flags *flags)
     sizes.height = (int32_t)flags->image;
     sizes.width = (int32_t)flags->image;
     sizes.length = (int32_t)flags->length;
+    sizes.outputs = flags->outputs.n > 0 ? flags->outputs.names : NULL;
     return sizes;
 }
 
@@ -356,6 +357,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.storage = flags->storage_value;
     options.seed = flags->seed;
     train_choose_parameters(flags, &options);
+    train_choose_outputs(flags, &options);
     options.isa = flags->isa;
     options.cache_dir = flags->cache;
     options.swap_dir = flags->swap_dir;

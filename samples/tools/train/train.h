@@ -13,6 +13,7 @@
 #include <dunlin/costs.h>
 #include <dunlin/pipeline.h>
 #include <dunlin/pixels.h>
+#include <dunlin/several.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <pthread.h>
@@ -32,6 +33,14 @@ typedef struct train_moment {
     double seconds;
     uint64_t budget_bytes;
 } train_moment;
+
+/* --outputs: names and weights, as the options take them. */
+typedef struct train_outputs {
+    char pieces[1024];
+    char names[1024]; /* with commas */
+    dunlin_output_loss losses[DUNLIN_MODEL_MAX_OUTPUTS];
+    int32_t n; /* 0: not given */
+} train_outputs;
 
 /* The command line. */
 typedef struct train_flags {
@@ -78,6 +87,8 @@ typedef struct train_flags {
     dunlin_loss loss_value;
     dunlin_schedule_kind schedule_value;
     data_choice choice;
+    const char *outputs_given;
+    train_outputs outputs;
     const char *trained, *decay_norms, *groups_given;
     group_list groups;
 } train_flags;
@@ -178,6 +189,15 @@ int train_check_precision(train_flags *flags);
 /* The bits of a run of n_steps steps, a stage after the other. Nothing in float32. */
 dunlin_status train_set_bits(const train_flags *flags, dunlin_trainer *trainer, int64_t n_steps);
 
+/* outputs.c: --outputs. The flags must not move after it. */
+int train_check_several(train_flags *flags);
+void train_choose_outputs(const train_flags *flags, dunlin_trainer_options *options);
+/* Of a model with several outputs: their names, which the model owns; what each scored in the last
+ * evaluation; and a line for each. */
+void train_name_scores(const dunlin_model *model, train_result *result);
+void train_take_scores(const dunlin_trainer *trainer, train_result *result);
+void train_print_scores(const train_flags *flags, const train_result *result);
+
 /* groups.c: --trained, --decay-norms and --groups. The flags must not move after it. */
 int train_check_groups(train_flags *flags);
 void train_choose_parameters(const train_flags *flags, dunlin_trainer_options *options);
@@ -231,6 +251,9 @@ struct train_result {
     double loss_first, loss_last;
     bool is_stopped;
     bool has_eval;
+    dunlin_metrics scores[DUNLIN_MODEL_MAX_OUTPUTS]; /* of the test split, by output */
+    const char *score_names[DUNLIN_MODEL_MAX_OUTPUTS];
+    int32_t n_scores; /* 0: there is one output */
     bool is_log_lost; /* reported; all else was written, and the program fails at its end */
     dunlin_metrics eval;
     train_confusion confusion; /* of the same evaluation */

@@ -67,6 +67,10 @@ typedef struct dunlin_arrays {
      * Borrowed like the arrays. NULL: there is one, x. */
     const dunlin_source_input *inputs;
     int32_t n_inputs;
+    /* Of a model with several outputs, with `inputs`, in place of labels, targets and label_rows:
+     * `values` of each n examples of n_labels int32, or of n_targets floats. Borrowed. */
+    const dunlin_source_answer *answers;
+    int32_t n_answers;
 } dunlin_arrays;
 
 #define DUNLIN_ARRAYS_INIT DUNLIN_SIZED_INIT(dunlin_arrays)
@@ -86,7 +90,10 @@ typedef struct dunlin_arrays_view {
     dunlin_dtype label_dtype;
     int32_t n_inputs;
     const dunlin_source_input *inputs;
-    uint64_t reserved[5];
+    const dunlin_source_answer *answers;
+    int32_t n_answers;
+    uint32_t reserved_32;
+    uint64_t reserved[3];
 } dunlin_arrays_view;
 
 /** dunlin_source_from_arrays() into a struct of so many bytes. @return as that. */

@@ -355,6 +355,9 @@ typedef struct dunlin_model_sizes {
     size_t struct_size;
     int32_t height, width; /* of images: inputs of four dimensions, (N, C, H, W) */
     int32_t length;        /* of other inputs, if they leave one size open: (N, tokens) */
+    /* Of a file with several outputs those that the model has, comma-separated names, the main one
+     * first (dunlin/several.h). NULL: the only one. Borrowed for the call. */
+    const char *outputs;
 } dunlin_model_sizes;
 #define DUNLIN_MODEL_SIZES_INIT DUNLIN_SIZED_INIT(dunlin_model_sizes)
 

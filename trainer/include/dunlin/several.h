@@ -1,11 +1,20 @@
 /*
- * several.h - models with several inputs: two images, an image and numbers, ids and a mask.
+ * several.h - models with several inputs, as two images, an image and numbers, ids and a mask; and
+ * with several outputs, each with a loss and a weight, as a class and a box, or auxiliary heads.
  *
  * The builder takes dunlin_builder_input() several times before the first layer; files may have
  * several inputs too. An example is then all of them. A source gives them in arrays of their own,
  * each with its type and normalisation (dunlin_source.read_arrays_fn, dunlin_arrays.inputs); or, as
  * a source with read_fn, one after another in one array, in the model's order and in the shapes of
  * its ONNX inputs, ids as floats, with one mean and one deviation for all.
+ *
+ * Outputs: dunlin_builder_finish_outputs(), or dunlin_model_sizes.outputs for those of a file.
+ * dunlin_trainer_options.outputs has their losses; what is made small is the weighted sum. An
+ * example has an answer for each (dunlin_source.answers, dunlin_arrays.answers), or one for all, as
+ * auxiliary heads take it. Metrics have the weighted sum as their loss, and else are the first
+ * output's; dunlin_trainer_get_output_metrics() has each output's own. Predictions are the first
+ * output's too, but for dunlin_trainer_predict_output(). Class weights belong to the first output,
+ * labels cannot be ignored with several, and a precision of integers has one output.
  *
  * Example: are two images of the same thing? Both go through one convolution.
  *
@@ -33,7 +42,7 @@
 #ifndef DUNLIN_SEVERAL_H
 #define DUNLIN_SEVERAL_H
 
-#include <dunlin/model.h>
+#include <dunlin/trainer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +61,20 @@ extern "C" {
  */
 DUNLIN_API dunlin_value dunlin_builder_share(dunlin_builder *builder, dunlin_value layer,
                                              dunlin_value input);
+
+/** The most outputs of a model. */
+#define DUNLIN_MODEL_MAX_OUTPUTS 16
+
+/**
+ * dunlin_builder_finish() with n outputs, 1 to DUNLIN_MODEL_MAX_OUTPUTS, called `names` (NULL, or
+ * an element NULL: as the layers call them), which are different values of layers. The first is
+ * what calls about "the output" speak of.
+ *
+ * @return as dunlin_builder_finish().
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish_outputs(
+    dunlin_builder *builder, const dunlin_value *outputs, const char *const *names, int32_t n,
+    dunlin_model **out_model, dunlin_error *out_error);
 
 /** |left - right|, of two values of one shape. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_abs_difference(dunlin_builder *builder, dunlin_value left,
@@ -75,6 +98,53 @@ DUNLIN_API int32_t dunlin_model_n_inputs(const dunlin_model *model);
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_get_input(const dunlin_model *model,
                                                                  int32_t index,
                                                                  dunlin_model_input *out_input);
+
+/** An output of a model. The library makes it and sets struct_size. */
+typedef struct dunlin_model_output {
+    size_t struct_size;
+    const char *name;   /* belongs to the model */
+    dunlin_shape shape; /* without the batch */
+    int64_t n_labels;   /* rows of it, an example: 1, or pixels or tokens */
+    int64_t n_numbers;  /* of a row: classes */
+} dunlin_model_output;
+#define DUNLIN_MODEL_OUTPUT_INIT DUNLIN_SIZED_INIT(dunlin_model_output)
+
+/** @return how many outputs the model has; 1 or more. */
+DUNLIN_API int32_t dunlin_model_count_outputs(const dunlin_model *model);
+/** @return OK with the output; ARGUMENT for an index that is none, or a struct without struct_size.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_get_output(const dunlin_model *model,
+                                                                  int32_t index,
+                                                                  dunlin_model_output *out_output);
+
+/** The loss of an output; those that options.outputs does not list have options.loss and weight 1.
+ * An output of weight 0 is not trained, but has its metrics. */
+typedef struct dunlin_output_loss {
+    size_t struct_size;
+    const char *name;
+    dunlin_loss loss;
+    float weight; /* INIT writes 1; finite and not negative */
+    float label_smoothing;
+} dunlin_output_loss;
+#define DUNLIN_OUTPUT_LOSS_INIT DUNLIN_SIZED_INIT_1(dunlin_output_loss, weight, 1.0F)
+
+/** Metrics of one output in the trainer's last step, fit or evaluation; its loss is without its
+ * weight in the sum. Zeros before the first.
+ *
+ * @return OK; ARGUMENT (a NULL, an index that is none). */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_get_output_metrics(
+    const dunlin_trainer *trainer, int32_t index, dunlin_metrics *out_metrics);
+
+/**
+ * As dunlin_trainer_predict(), of any output: n times its n_labels x n_numbers floats.
+ *
+ * @return as dunlin_trainer_predict(); ARGUMENT for an output that is none.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_predict_output(dunlin_trainer *trainer,
+                                                                        const dunlin_source *source,
+                                                                        int32_t output,
+                                                                        int64_t first, int64_t n,
+                                                                        float *out_values);
 
 #ifdef __cplusplus
 }

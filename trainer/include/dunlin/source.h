@@ -36,6 +36,16 @@ typedef struct dunlin_source_input {
     uint64_t reserved[4];
 } dunlin_source_input;
 
+/** What an example has for one of the model's outputs: labels, or targets. Zeroed: nothing. This
+ * struct is frozen. */
+typedef struct dunlin_source_answer {
+    const char *name;   /* as the model calls that output; NULL: it is not compared */
+    int64_t n_labels;   /* int32; 0: 1, unless there are targets */
+    int64_t n_targets;  /* above 0: so many floats in place of labels */
+    const void *values; /* of dunlin_arrays: those of all examples; else not looked at */
+    uint64_t reserved[4];
+} dunlin_source_answer;
+
 /**
  * A supply of examples with random access. The trainer draws the order; the same example may be
  * asked for again, also within one step, so that an input batch need not stay in memory.
@@ -104,6 +114,11 @@ typedef struct dunlin_source {
                                     void *const *out_inputs, void *const *out_answers);
     const dunlin_source_input *inputs;
     int32_t n_inputs;
+    /* Of models with several outputs, one for each, and then `out_answers` has a place for each, as
+     * long as the answer says. NULL: the labels or targets of an example are those of all outputs.
+     */
+    const dunlin_source_answer *answers;
+    int32_t n_answers;
 } dunlin_source;
 #define DUNLIN_SOURCE_INIT DUNLIN_SIZED_INIT(dunlin_source)
 

@@ -7,9 +7,8 @@
  * its own tables. Weights are bit-identical for every budget, slice size and thread count (per
  * instruction set); with ghost statistics for every budget and thread count at one slice size.
  *
- * This header is enough to create, fit, evaluate, predict, and to save what was learned.
- * trainer_advanced.h has what a budget is used for before and after: estimates, reports, the
- * largest batch, schedules, budgets that change; trainer_experimental.h what experiments need.
+ * This header is enough to create, fit, evaluate, predict and save. trainer_advanced.h: estimates,
+ * reports, the largest batch, schedules, changing budgets; trainer_experimental.h: experiments.
  *
  * Example: two epochs within 64 MiB.
  *
@@ -274,8 +273,7 @@ typedef struct dunlin_trainer_options {
     const char *swap_dir;
     /* Of its device, in 10^6 bytes/s, for plans and predictions; 0: 250 and 800, a phone's flash */
     double swap_write_mb_per_s, swap_read_mb_per_s;
-    /* dunlin_baselines_published() of <dunlin/baselines.h>: the policies RECOMPUTE to SUBLINEAR,
-     * VDNN and CAPUCHIN are UNSUPPORTED without it. */
+    /* dunlin_baselines_published(): RECOMPUTE to SUBLINEAR, VDNN, CAPUCHIN: UNSUPPORTED without */
     const dunlin_baselines *baselines;
     /* The numbers to train in: dunlin_trainer_set_grad_bits(). NULL: float32, the usual bits. */
     const char *precision, *grad_bits;
@@ -284,12 +282,14 @@ typedef struct dunlin_trainer_options {
     /* CROSS_ENTROPY, BCE: the weight of each class, or of each output: pixels.h. NULL: 1 each */
     const float *class_weights;
     int32_t n_class_weights;
+    /* Loss and weight of each of several outputs: several.h. NULL: `loss`, and 1 */
+    const struct dunlin_output_loss *outputs;
+    int32_t n_outputs;
 } dunlin_trainer_options;
 #define DUNLIN_TRAINER_OPTIONS_INIT DUNLIN_SIZED_INIT_1(dunlin_trainer_options, lr, 0.01F)
 
 /**
- * Makes a trainer with the model's weights (fresh ones from the seed where the model has none). The
- * model may be destroyed afterwards.
+ * Makes a trainer with the model's weights, else fresh ones by the seed. The model may go then.
  *
  * @return OK; ARGUMENT and VERSION for options, which the text names; BUDGET with the least bytes
  * in out_error->needed_bytes; MEMORY, MODEL, UNSUPPORTED, NUMERIC (a weight is not finite).

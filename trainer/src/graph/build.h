@@ -15,11 +15,18 @@
 
 #include "bump.h"
 #include "emitter.h"
+#include "end.h"
 #include "step.h"
 
 #define DUNLIN_STEP_MAX_SLOTS 4
 
 typedef struct dunlin_precision dunlin_precision; /* integer/precision.h */
+
+/* The loss of an output, and its weight in the sum of all. */
+typedef struct dunlin_step_loss {
+    dunlin_loss loss;
+    float weight, smoothing;
+} dunlin_step_loss;
 
 typedef struct dunlin_step_build_options {
     dunlin_emit_mode mode;
@@ -43,7 +50,9 @@ typedef struct dunlin_step_build_options {
     bool updates_last; /* no weight changes before all gradients are there */
     dunlin_loss loss;
     float label_smoothing;
-    int32_t n_class_weights; /* 0: there are none */
+    const dunlin_step_loss *losses; /* of each output; NULL: those two, of weight 1 */
+    bool has_first_output_alone;    /* what leads to the other ones is not computed */
+    int32_t n_class_weights;        /* 0: there are none */
     bool has_gradient_hook;
     int32_t n_gradient_slots;           /* 0 to DUNLIN_STEP_MAX_SLOTS */
     dunlin_storage storage;             /* what is kept in fewer bits; rounded.h */
@@ -70,6 +79,19 @@ typedef struct dunlin_step_group {
     float lr_factor, decay_factor;
 } dunlin_step_group;
 
+/* An output of the network, as the step looks at it. */
+typedef struct dunlin_step_output {
+    const char *name; /* in the pool */
+    dunlin_step_loss loss;
+    dunlin_end end;    /* that the loss includes */
+    int32_t n_classes; /* or numbers, of a row */
+    int64_t n_rows;    /* a sample: pixels, tokens, or 1; each has a label */
+    bool is_image;     /* its rows are pixels, and the model has channels first */
+    uint32_t labels;   /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
+    uint32_t logits;   /* tensor */
+    uint32_t sums;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */
+} dunlin_step_output;
+
 typedef struct dunlin_step_graph {
     dunlin_alloc alloc;
     dunlin_step_pool pool; /* names, accesses, parameters of kernels */
@@ -90,7 +112,9 @@ typedef struct dunlin_step_graph {
     int64_t n_elements; /* of an example: of all inputs together */
     const dunlin_step_input *inputs; /* in the pool */
     uint32_t n_inputs;
-    uint32_t input;    /* tensor: the first input, floats, as the network reads them */
+    uint32_t input;              /* tensor: the first input, floats, as the network reads them */
+    dunlin_step_output *outputs; /* in the pool; the members below are of the first */
+    uint32_t n_outputs;
     uint32_t labels;   /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
     uint32_t logits;   /* tensor */
     uint32_t loss;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */

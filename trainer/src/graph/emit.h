@@ -119,7 +119,7 @@ typedef struct dunlin_emit_chain {
 
 struct dunlin_emit {
     const dunlin_net *net; /* without what the loss takes from its end */
-    dunlin_end end;
+    dunlin_end end;        /* of the first output */
     const dunlin_step_build_options *options;
     dunlin_step_graph *graph;
     dunlin_emit_value *values; /* net->n_values */
@@ -215,7 +215,7 @@ void dunlin__rows_plan(dunlin_emit *emit);
 /* Elements of a parameter's gradient. */
 int64_t dunlin__rows_elements(const dunlin_emit *emit, uint32_t param);
 
-/* input.c: the op that fills the inputs' tensors and `graph->labels` from the source. */
+/* input.c: the op that fills the inputs' tensors and the outputs' labels from the source. */
 void dunlin__emit_input(dunlin_emit *emit);
 /* It fills a tensor for each of the network's inputs, so nodes that cut them out emit nothing. */
 bool dunlin__emit_stages_parts(const dunlin_emit *emit);
@@ -224,9 +224,9 @@ void dunlin__emit_guard_input(dunlin_emit *emit);
 /* Staged examples are read in blocks of so many bytes, of one example at least. */
 #define DUNLIN_INPUT_BLOCK_BYTES 16384
 
-/* loss.c: the loss of `graph->logits`; in training also its check and, if anything is trained, the
- * gradient of the logits (else NONE). */
-uint32_t dunlin__emit_loss(dunlin_emit *emit);
+/* loss.c: the losses of `graph->outputs`; in training also their checks and the gradients of the
+ * outputs, NONE where nothing that is trained leads to one or its weight is 0. */
+void dunlin__emit_loss(dunlin_emit *emit, uint32_t *out_gradients);
 
 /* update.c: the gradient hook and the update of one parameter whose gradient is complete; with
  * clipping by the global norm the hook and its part of the norm, and the update waits. */

@@ -3,6 +3,8 @@
  */
 #include "end.h"
 
+#include "net/outputs.h"
+
 static dunlin_end end_of(const dunlin_net_node *node, dunlin_loss loss)
 {
     const bool is_of_softmax =
@@ -54,6 +56,34 @@ dunlin_end dunlin__end_cut(const dunlin_net *net, dunlin_loss loss, dunlin_net *
         }
         out_cut->output = value;
         out_cut->n_nodes = n_left - 1;
+        return end;
+    }
+    return DUNLIN_END_NONE;
+}
+
+dunlin_end dunlin__end_find(const dunlin_net *net, uint32_t value, dunlin_loss loss,
+                            uint32_t *out_value, uint32_t *out_n_nodes)
+{
+    uint32_t at = value;
+    *out_value = value;
+    *out_n_nodes = 0;
+    for (uint32_t n = 1; n <= net->n_nodes; n++) {
+        const uint32_t last = net->values[at].producer;
+        if (last == DUNLIN_NET_NONE || net->values[at].n_consumers != 1) {
+            break;
+        }
+        const dunlin_net_node *node = &net->nodes[last];
+        const dunlin_end end = end_of(node, loss);
+        at = node->inputs[0];
+        if (end == DUNLIN_END_NONE && is_same_row(net, node)) {
+            continue;
+        }
+        if (end == DUNLIN_END_NONE || net->values[at].producer == DUNLIN_NET_NONE ||
+            dunlin__net_is_output(net, at)) {
+            break;
+        }
+        *out_value = at;
+        *out_n_nodes = n;
         return end;
     }
     return DUNLIN_END_NONE;

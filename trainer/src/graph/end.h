@@ -26,6 +26,14 @@ typedef enum dunlin_end {
  */
 dunlin_end dunlin__end_cut(const dunlin_net *net, dunlin_loss loss, dunlin_net *out_cut);
 
+/*
+ * What this loss takes from the end of one of several outputs: *out_value is what the loss is over,
+ * and the last *out_n_nodes nodes before `value` are taken off. Nothing (NONE, 0) where the value
+ * before them is an output too.
+ */
+dunlin_end dunlin__end_find(const dunlin_net *net, uint32_t value, dunlin_loss loss,
+                            uint32_t *out_value, uint32_t *out_n_nodes);
+
 /* Applies it to rows of logits, in place. */
 void dunlin__end_apply(dunlin_end end, const dunlin_kernels *kernels, int64_t n_rows, int64_t width,
                        float *rows, dunlin_threads *threads);

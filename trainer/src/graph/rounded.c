@@ -7,6 +7,7 @@
 #include "rounded.h"
 
 #include "emit.h"
+#include "net/outputs.h"
 
 #include <mem/support.h>
 
@@ -35,7 +36,7 @@ void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_re
     }
     const uint32_t stored_as = emit->values[value].stored_as;
     const uint32_t stored = stored_as == DUNLIN_STEP_NONE ? value : stored_as;
-    if (stored == emit->net->output || value == emit->net->output) {
+    if (dunlin__net_is_output(emit->net, stored) || dunlin__net_is_output(emit->net, value)) {
         return;
     }
     emit->graph->tensors[emit->values[stored].tensor].dtype = DUNLIN_BF16;

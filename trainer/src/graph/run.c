@@ -28,20 +28,28 @@ dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status 
 
 dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_step_input *inputs,
                                       uint32_t n_inputs, const int64_t *indices, int64_t n,
-                                      int64_t room, unsigned char *raw, void *answers)
+                                      int64_t room, unsigned char *raw, void *const *answers)
 {
     const dunlin_source *source = run->source;
     void *arrays[DUNLIN_STEP_MAX_INPUTS];
     for (uint32_t i = 0; i < n_inputs; i++) {
         arrays[i] = raw + (size_t)(room * inputs[i].first) * sizeof(float);
     }
-    return source->read_arrays_fn(source->ctx, indices, n, arrays,
-                                  answers == NULL ? NULL : &answers);
+    return source->read_arrays_fn(source->ctx, indices, n, arrays, answers);
 }
 
-bool dunlin__source_has_targets(const dunlin_source *source)
+bool dunlin__source_has_targets(const dunlin_source *source, uint32_t output)
 {
-    return source->read_arrays_fn != NULL ? source->n_targets > 0 : source->read_targets_fn != NULL;
+    if (source->read_arrays_fn == NULL) {
+        return source->read_targets_fn != NULL;
+    }
+    const dunlin_source_answer *answers = source->answers;
+    return answers != NULL ? answers[output].n_targets > 0 : source->n_targets > 0;
+}
+
+double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output, int64_t n_rows)
+{
+    return output == 0 ? run->weight_sum : run->example_weight * (double)n_rows;
 }
 
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)

@@ -64,12 +64,15 @@ typedef struct dunlin_step_run {
     const int64_t *indices;
     const dunlin_shuffle *shuffle;
     int64_t first_index;
-    float *logits;   /* inference: where to copy the logits to, n_batch x classes; NULL: not wanted.
-                        Labels are then not looked at. */
-    int64_t n_batch; /* samples of this run */
-    double weight_sum; /* of their rows' weights in the loss: the divisor of the mean; their rows
-                          without weights */
-    int64_t n_counted; /* rows whose weight is above 0 and whose label is not ignored */
+    float *logits; /* inference: where to copy the logits to, n_batch x classes; NULL: not wanted.
+                      Labels are then not looked at. */
+    uint32_t logits_of; /* which output's */
+    int64_t n_batch;    /* samples of this run */
+    double weight_sum;  /* of their rows' weights in the loss: the divisor of the mean; their rows
+                           without weights. Of the first output */
+    double example_weight;      /* of the samples' weights, by which other outputs' rows count */
+    int64_t n_weighted;         /* samples whose weight is above 0 */
+    int64_t n_counted;          /* rows whose weight is above 0 and whose label is not ignored */
     const float *class_weights; /* of the loss; NULL: 1 each */
     int64_t *confusion; /* evaluation: n_classes x n_classes, rows of a label by what was scored
                            highest, added to; NULL: not wanted */
@@ -84,7 +87,7 @@ typedef struct dunlin_step_run {
     float clip_norm;          /* looked at in graphs built for it */
     dunlin_gradient_fn gradient_fn;
     void *gradient_ctx;
-    double *out_sums;               /* DUNLIN_N_LOSS_SUMS; NULL: not wanted */
+    double *out_sums;               /* DUNLIN_N_LOSS_SUMS of each output; NULL: not wanted */
     int32_t grad_bits;              /* in integers: of the largest update, which is the rate */
     bool is_calibrating;            /* in integers: finds exponents, and changes no weight */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
@@ -161,14 +164,17 @@ dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status 
 
 /*
  * Has a source with read_arrays_fn read n examples. `raw` has room for `room` examples of four
- * bytes an element; the array of an input begins at room * 4 * first. `answers` NULL: they are not
- * wanted. What the source answered.
+ * bytes an element; the array of an input begins at room * 4 * first. `answers`: a
+ * place for those of each output; NULL: they are not wanted. What the source answered.
  */
 dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_step_input *inputs,
                                       uint32_t n_inputs, const int64_t *indices, int64_t n,
-                                      int64_t room, unsigned char *raw, void *answers);
-/* The source gives targets; else labels. */
-bool dunlin__source_has_targets(const dunlin_source *source);
+                                      int64_t room, unsigned char *raw, void *const *answers);
+/* The source gives targets for this output, and not labels. */
+bool dunlin__source_has_targets(const dunlin_source *source, uint32_t output);
+
+/* What the loss of an output is divided by. */
+double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output, int64_t n_rows);
 
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label);
 /* DATA: it is none of the model's classes. */

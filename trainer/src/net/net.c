@@ -283,6 +283,8 @@ dunlin_status dunlin__net_copy(const dunlin_net *net, const dunlin_alloc *alloc,
     dunlin__net_init(&copy, alloc);
     copy.input = net->input;
     copy.output = net->output;
+    memcpy(copy.heads, net->heads, sizeof copy.heads);
+    copy.n_heads = net->n_heads;
     if (!reserve_copy(net, &copy) || !copy_names(net, &copy) || !copy_params(net, &copy) ||
         !copy_ports(net, &copy)) {
         dunlin__net_free(&copy);

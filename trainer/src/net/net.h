@@ -16,6 +16,7 @@
 #define DUNLIN_NET_NONE UINT32_MAX
 #define DUNLIN_NET_MAX_INPUTS 64
 #define DUNLIN_NET_MAX_NAME 255
+#define DUNLIN_NET_MAX_OUTPUTS 16
 
 typedef enum dunlin_op_kind {
     DUNLIN_OP_CONV = 0,
@@ -72,7 +73,7 @@ typedef struct dunlin_net_value {
     dunlin_shape shape; /* without the batch; set by inference */
     dunlin_net_layout layout;
     uint32_t producer;    /* node, or DUNLIN_NET_NONE: the network's input */
-    uint32_t n_consumers; /* node inputs that name it, + 1 for the network's output */
+    uint32_t n_consumers; /* node inputs that name it, + 1 for an output of the network */
 } dunlin_net_value;
 
 /* How a parameter lies in the arena, made from its ONNX layout when it is read and undone when it
@@ -306,12 +307,15 @@ typedef struct dunlin_net {
     size_t n_values, values_capacity;
     dunlin_net_param *params;
     size_t n_params, params_capacity;
-    dunlin_net_port *ports; /* the file's inputs in their order, then its output; none: no file */
+    dunlin_net_port *ports; /* the file's inputs in their order, then those of its outputs that the
+                               network has; none: no file */
     size_t n_ports, ports_capacity;
     char **strings; /* every name, owned */
     size_t n_strings, strings_capacity;
-    uint32_t input;  /* value */
-    uint32_t output; /* value: logits */
+    uint32_t input;                             /* value */
+    uint32_t output;                            /* value: logits; the first of several outputs */
+    uint32_t heads[DUNLIN_NET_MAX_OUTPUTS - 1]; /* values: the other outputs */
+    uint32_t n_heads;
     dunlin_net_store store;
     const char *warning; /* of the import, on what may not be as meant; NULL: nothing */
 } dunlin_net;
@@ -342,6 +346,9 @@ const char *dunlin__net_string(dunlin_net *net, const char *text);
  * parameter shapes fit. MODEL with the node's name, what it has and what it needs.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error);
+
+/* The same of a network that not all of its parameters belong to any more. */
+DUNLIN_NODISCARD dunlin_status dunlin__net_infer_values(dunlin_net *net, dunlin_error *error);
 
 /* Weights that are not in a file by name cannot be read any more: closes the descriptor. */
 void dunlin__net_drop_store(dunlin_net *net);

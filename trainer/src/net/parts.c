@@ -3,13 +3,15 @@
  */
 #include "parts.h"
 
+#include "outputs.h"
+
 #include <stdio.h>
 
-/* The input of the file, or of the builder's calls, that the value is; NULL if it is none. The last
- * port is the output. */
+/* The input of the file, or of the builder's calls, that the value is; NULL if it is none. The
+ * outputs' ports come last. */
 static const dunlin_net_port *port_of(const dunlin_net *net, uint32_t value)
 {
-    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; i < dunlin__net_n_input_ports(net); i++) {
         if (net->ports[i].value == value) {
             return &net->ports[i];
         }
@@ -36,7 +38,7 @@ bool dunlin__net_cuts_input(const dunlin_net *net, const dunlin_net_node *node)
 uint32_t dunlin__net_n_parts(const dunlin_net *net)
 {
     uint32_t n = 0;
-    for (size_t i = 0; is_joined(net) && i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; is_joined(net) && i < dunlin__net_n_input_ports(net); i++) {
         n += net->ports[i].value != DUNLIN_NET_NONE ? 1 : 0;
     }
     return n > 0 ? n : 1;
@@ -45,7 +47,7 @@ uint32_t dunlin__net_n_parts(const dunlin_net *net)
 dunlin_net_part dunlin__net_part_at(const dunlin_net *net, uint32_t index)
 {
     uint32_t n_before = 0;
-    for (size_t i = 0; is_joined(net) && i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; is_joined(net) && i < dunlin__net_n_input_ports(net); i++) {
         const dunlin_net_port *port = &net->ports[i];
         if (port->value == DUNLIN_NET_NONE || n_before++ != index) {
             continue;

@@ -7,6 +7,7 @@
  */
 #include "convert/rewrite/fold.h"
 #include "net/names.h"
+#include "net/outputs.h"
 #include "ops/common/op.h"
 #include "ops/table/infer.h"
 
@@ -132,11 +133,23 @@ static bool is_node_needed(const dunlin_onnx_node *node)
     return false;
 }
 
-/* Walks back from the output; nodes come in an order that works, so one pass is enough. */
+static bool is_of_network(const dunlin_onnx_import *import, uint32_t output)
+{
+    bool is_one = false;
+    for (uint32_t i = 0; i < import->n_outputs; i++) {
+        is_one = is_one || import->outputs[i] == output;
+    }
+    return is_one;
+}
+
+/* Walks back from the outputs; nodes come in an order that works, so one pass is enough. */
 static void mark_needed(dunlin_onnx_import *import)
 {
     const dunlin_onnx_file *file = import->file;
-    for (size_t i = 0; i < file->n_outputs; i++) {
+    for (uint32_t i = 0; i < file->n_outputs; i++) {
+        if (import->n_outputs > 0 && !is_of_network(import, i)) {
+            continue;
+        }
         dunlin_onnx_binding *output =
             dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[i].name));
         if (output != NULL) {
@@ -173,11 +186,6 @@ static void check_model(dunlin_onnx_import *import)
     }
     if (file->has_sparse_tensors) {
         dunlin__onnx_report_model(import, "sparse_initializer", "sparse tensors are not supported");
-    }
-    if (file->n_outputs != 1) {
-        (void)snprintf(reason, sizeof reason, "the graph has %zu outputs, not 1 (the logits)",
-                       file->n_outputs);
-        dunlin__onnx_report_model(import, "output", reason);
     }
 }
 
@@ -365,37 +373,50 @@ static bool is_of_input(const dunlin_onnx_import *import, uint32_t value)
     return false;
 }
 
-/* The output's value gets the output's name, which a node that does nothing may have given. */
-static dunlin_status bind_output(dunlin_onnx_import *import)
+/* An output's value gets the output's name, which a node that does nothing may have given. */
+static dunlin_status bind_output(dunlin_onnx_import *import, uint32_t index)
 {
-    const dunlin_onnx_file *file = import->file;
     dunlin_net *net = import->net;
     char reason[120];
-    if (file->n_outputs != 1) {
-        return DUNLIN_OK;
-    }
-    const int32_t type = file->outputs[0].type;
+    const dunlin_onnx_port *port = &import->file->outputs[import->outputs[index]];
     const dunlin_onnx_binding *output =
-        dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, file->outputs[0].name));
+        dunlin__onnx_find_binding(import, dunlin__onnx_text_at(import, port->name));
     const bool is_refused = output != NULL && output->is_unknown;
     if (!is_refused && (output == NULL || output->meaning != DUNLIN_ONNX_VALUE ||
                         net->n_nodes == 0 || is_of_input(import, output->index))) {
         dunlin__onnx_report_model(import, "output", "the output is not made by a layer");
         return DUNLIN_OK;
     }
-    if (type != DUNLIN_ONNX_FLOAT && type != 0 && !output->is_unknown) {
+    if (port->type != DUNLIN_ONNX_FLOAT && port->type != 0 && !output->is_unknown) {
         (void)snprintf(reason, sizeof reason,
-                       "the output is not float32 (type %" PRId32 "), as logits are", type);
+                       "the output is not float32 (type %" PRId32 "), as logits are", port->type);
         dunlin__onnx_report_model(import, "output", reason);
     }
     if (output->meaning != DUNLIN_ONNX_VALUE) {
         return DUNLIN_OK; /* a list that depends on an issue */
     }
-    net->output = output->index;
+    for (uint32_t i = 0; i < index; i++) {
+        if (dunlin__net_output_at(net, i) == output->index) {
+            (void)snprintf(reason, sizeof reason, "output '%.60s' is the same as another one",
+                           output->name);
+            dunlin__onnx_report_model(import, "output", reason);
+            return DUNLIN_OK;
+        }
+    }
+    *(index == 0 ? &net->output : &net->heads[index - 1]) = output->index;
     if (strcmp(net->values[output->index].name, output->name) != 0) {
         net->values[output->index].name = dunlin__net_string(net, output->name);
     }
     return net->values[output->index].name != NULL ? DUNLIN_OK : dunlin__onnx_fail_memory(import);
+}
+
+static dunlin_status bind_outputs(dunlin_onnx_import *import)
+{
+    for (uint32_t i = 0; i < import->n_outputs; i++) {
+        DUNLIN_TRY(bind_output(import, i));
+    }
+    import->net->n_heads = import->n_outputs > 0 ? import->n_outputs - 1 : 0;
+    return DUNLIN_OK;
 }
 
 static dunlin_status import_graph(dunlin_onnx_import *import)
@@ -408,12 +429,13 @@ static dunlin_status import_graph(dunlin_onnx_import *import)
     DUNLIN_TRY(bind_names(import));
     DUNLIN_TRY(dunlin__onnx_sort(import));
     DUNLIN_TRY(dunlin__onnx_read_roles(import));
+    dunlin__onnx_choose_outputs(import);
     mark_needed(import);
     DUNLIN_TRY(dunlin__onnx_import_inputs(import));
     for (uint32_t i = 0; i < import->file->n_ops; i++) {
         DUNLIN_TRY(import_node(import, i));
     }
-    DUNLIN_TRY(bind_output(import));
+    DUNLIN_TRY(bind_outputs(import));
     if (import->has_lost_issue) {
         return dunlin__onnx_fail_memory(import);
     }

@@ -4,6 +4,7 @@
  *
  * Invariant: the network has one input value, whatever the file has.
  */
+#include "net/outputs.h"
 #include "net/parts.h"
 #include "onnx/node/import.h"
 #include "ops/table/infer.h"
@@ -299,8 +300,75 @@ dunlin_status dunlin__onnx_note_border(dunlin_onnx_import *import)
             return dunlin__onnx_fail_memory(import);
         }
     }
-    dunlin_net_port output = port_of(import, &file->outputs[0]);
-    output.value = import->net->output;
-    return dunlin__net_add_port(import->net, &output) ? DUNLIN_OK
-                                                      : dunlin__onnx_fail_memory(import);
+    for (uint32_t i = 0; i < import->n_outputs; i++) {
+        dunlin_net_port output = port_of(import, &file->outputs[import->outputs[i]]);
+        output.value = dunlin__net_output_at(import->net, i);
+        if (!dunlin__net_add_port(import->net, &output)) {
+            return dunlin__onnx_fail_memory(import);
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* --- which outputs --- */
+
+/* The file's output of a name of `n` characters; the number of outputs: none. */
+static uint32_t find_output(const dunlin_onnx_import *import, const char *name, size_t n)
+{
+    const dunlin_onnx_file *file = import->file;
+    uint32_t i = 0;
+    for (; i < file->n_outputs; i++) {
+        const char *own = dunlin__onnx_text_at(import, file->outputs[i].name);
+        if (strlen(own) == n && strncmp(own, name, n) == 0) {
+            break;
+        }
+    }
+    return i;
+}
+
+static bool is_chosen(const dunlin_onnx_import *import, uint32_t output)
+{
+    bool is_one = false;
+    for (uint32_t i = 0; i < import->n_outputs; i++) {
+        is_one = is_one || import->outputs[i] == output;
+    }
+    return is_one;
+}
+
+void dunlin__onnx_choose_outputs(dunlin_onnx_import *import)
+{
+    const dunlin_onnx_file *file = import->file;
+    const char *names = import->sizes.outputs;
+    char reason[160];
+    import->n_outputs = 0;
+    if (names == NULL) {
+        if (file->n_outputs == 1) {
+            import->outputs[import->n_outputs++] = 0;
+            return;
+        }
+        (void)snprintf(reason, sizeof reason,
+                       "the graph has %zu outputs, not 1 (the logits), and none is named",
+                       file->n_outputs);
+        dunlin__onnx_report_model(import, "output", reason);
+        return;
+    }
+    for (bool has_more = true; has_more;) {
+        const size_t n = strcspn(names, ",");
+        const uint32_t output = find_output(import, names, n);
+        const bool is_new = output < file->n_outputs && !is_chosen(import, output);
+        if (!is_new || import->n_outputs == DUNLIN_NET_MAX_OUTPUTS) {
+            (void)snprintf(reason, sizeof reason, "'%.*s' is %s the graph's %zu outputs%s",
+                           (int)(n < 60 ? n : 60), names,
+                           output == file->n_outputs ? "none of" : "one of", file->n_outputs,
+                           output == file->n_outputs ? ""
+                           : is_new                  ? ", and 16 are taken at most"
+                                                     : ", and named twice");
+            dunlin__onnx_report_model(import, "output", reason);
+            import->n_outputs = 0;
+            return;
+        }
+        import->outputs[import->n_outputs++] = output;
+        has_more = names[n] == ',';
+        names += n + 1;
+    }
 }

@@ -7,6 +7,7 @@
  */
 #include "fold.h"
 #include "join.h"
+#include "net/outputs.h"
 #include "ops/common/maps.h"
 #include "ops/common/support.h"
 
@@ -253,47 +254,12 @@ static bool join_unread(const joiner *j, dunlin_net_node *node)
 {
     dunlin_net *net = j->net;
     if (node->kind != DUNLIN_OP_UNARY || net->values[node->output].n_consumers > 0 ||
-        node->output == net->output) {
+        dunlin__net_is_output(net, node->output)) {
         return false;
     }
     net->values[node->inputs[0]].n_consumers--;
     j->is_dead[node - net->nodes] = true;
     return true;
-}
-
-/* Living nodes and their values close ranks; `map` has room for all values. */
-static void compact(const joiner *j, uint32_t *map)
-{
-    dunlin_net *net = j->net;
-    uint32_t n_values = 0;
-    for (uint32_t i = 0; i < net->n_values; i++) {
-        const uint32_t maker = net->values[i].producer;
-        const bool stays = maker == DUNLIN_NET_NONE || !j->is_dead[maker];
-        map[i] = stays ? n_values : DUNLIN_NET_NONE;
-        if (stays) {
-            net->values[n_values++] = net->values[i];
-        }
-    }
-    uint32_t n_nodes = 0;
-    for (uint32_t i = 0; i < net->n_nodes; i++) {
-        if (j->is_dead[i]) {
-            continue;
-        }
-        dunlin_net_node *node = &net->nodes[n_nodes++];
-        *node = net->nodes[i];
-        node->output = map[node->output];
-        for (uint32_t k = 0; k < node->n_inputs; k++) {
-            node->inputs[k] = map[node->inputs[k]];
-        }
-    }
-    net->n_nodes = n_nodes;
-    net->n_values = n_values;
-    net->input = map[net->input];
-    net->output = map[net->output];
-    for (size_t i = 0; i < net->n_ports; i++) {
-        const uint32_t value = net->ports[i].value;
-        net->ports[i].value = value != DUNLIN_NET_NONE ? map[value] : value;
-    }
 }
 
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
@@ -325,7 +291,7 @@ dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
                 dunlin__join_moves(&j, &net->nodes[i]);
             }
         }
-        compact(&j, map);
+        dunlin__net_compact(net, j.is_dead, map);
     }
     dunlin__free_array(&net->alloc, map, n_values, sizeof *map);
     dunlin__free_array(&net->alloc, j.is_dead, n_nodes, sizeof(bool));

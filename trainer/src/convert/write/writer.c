@@ -8,6 +8,7 @@
 #include "onnx/node/writer.h"
 
 #include "convert/read/onnx.h"
+#include "net/outputs.h"
 #include "net/parts.h"
 #include "onnx/wire/file.h"
 #include "ops/common/op.h"
@@ -166,7 +167,7 @@ static void put_example(dunlin_onnx_writer *writer, dunlin_onnx_buffer *head)
     dunlin_onnx_buffer *names = &writer->attributes;
     bool has_unread = false;
     names->n = 0;
-    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; i < dunlin__net_n_input_ports(net); i++) {
         const dunlin_net_port *port = &net->ports[i];
         if (port->value != DUNLIN_NET_NONE) {
             has_unread = has_unread || !is_read(net, port->value);

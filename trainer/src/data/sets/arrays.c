@@ -30,6 +30,12 @@ static dunlin_status read_x(const dunlin_arrays_view *view, const int64_t *indic
     return DUNLIN_OK;
 }
 
+/* Labels or targets of an example; both have four bytes. */
+static int64_t width_of(const dunlin_source_answer *answer)
+{
+    return answer->n_targets > 0 ? answer->n_targets : answer->n_labels > 0 ? answer->n_labels : 1;
+}
+
 /* A label of any type of whole numbers; one that 32 bits do not hold is none of any model. */
 static int32_t label_at(const void *rows, dunlin_dtype dtype, int64_t i)
 {
@@ -88,6 +94,19 @@ static float weigh(void *ctx, int64_t index)
     return view->weights[index];
 }
 
+/* Of several outputs, each from an array of its own. */
+static dunlin_status read_answers(const dunlin_arrays_view *view, const int64_t *indices, int64_t n,
+                                  void *const *out_answers)
+{
+    for (int32_t k = 0; k < view->n_answers; k++) {
+        dunlin_arrays_view one = *view;
+        one.x = view->answers[k].values;
+        one.example_bytes = (size_t)width_of(&view->answers[k]) * sizeof(int32_t);
+        DUNLIN_TRY(read_x(&one, indices, n, out_answers[k]));
+    }
+    return DUNLIN_OK;
+}
+
 /* Several inputs, each from an array of its own, and the answers. */
 static dunlin_status read_several(void *ctx, const int64_t *indices, int64_t n,
                                   void *const *out_inputs, void *const *out_answers)
@@ -104,6 +123,9 @@ static dunlin_status read_several(void *ctx, const int64_t *indices, int64_t n,
         return DUNLIN_OK;
     }
     dunlin_arrays_view answers = *view; /* of which x has no bytes */
+    if (view->answers != NULL) {
+        return read_answers(view, indices, n, out_answers);
+    }
     if (view->targets != NULL) {
         return read_targets(&answers, indices, n, out_inputs[0], out_answers[0]);
     }
@@ -267,8 +289,49 @@ static dunlin_status check_rows(const dunlin_arrays *arrays, dunlin_error *error
     return DUNLIN_OK;
 }
 
+static dunlin_status check_several_answers(const dunlin_arrays *arrays, dunlin_error *error)
+{
+    if (arrays->answers == NULL) {
+        return DUNLIN_OK;
+    }
+    if (arrays->inputs == NULL || arrays->labels != NULL || arrays->targets != NULL ||
+        arrays->label_rows != NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "arrays: answers go with inputs, and without labels, targets and "
+                            "label_rows; %s is %s",
+                            arrays->inputs == NULL ? "inputs" : "one of those",
+                            arrays->inputs == NULL ? "NULL" : "not NULL");
+    }
+    if (arrays->n_answers < 1 || arrays->n_answers > DUNLIN_MODEL_MAX_OUTPUTS) {
+        return dunlin__fail(error, DUNLIN_LIMIT, "data", 0,
+                            "arrays: %" PRId32 " answers: the limits are 1 and %d",
+                            arrays->n_answers, DUNLIN_MODEL_MAX_OUTPUTS);
+    }
+    for (int32_t k = 0; k < arrays->n_answers; k++) {
+        const dunlin_source_answer *answer = &arrays->answers[k];
+        uint64_t bytes = 0;
+        size_t fitting = 0;
+        if (answer->values == NULL || answer->n_labels < 0 || answer->n_targets < 0) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                                "arrays: answer %" PRId32 " has %" PRId64 " labels and %" PRId64
+                                " targets an example%s",
+                                k, answer->n_labels, answer->n_targets,
+                                answer->values == NULL ? ", and its values are NULL" : "");
+        }
+        if (!dunlin__mul_u64((uint64_t)width_of(answer), sizeof(int32_t), &bytes) ||
+            !dunlin__mul_u64(bytes, (uint64_t)arrays->n, &bytes) ||
+            !dunlin__to_size(bytes, &fitting)) {
+            return dunlin__fail(error, DUNLIN_OVERFLOW, "data", 0,
+                                "arrays: %" PRId64 " examples do not fit the address space",
+                                arrays->n);
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status check_answers(const dunlin_arrays *arrays, dunlin_error *error)
 {
+    DUNLIN_TRY(check_several_answers(arrays, error));
     if (arrays->labels != NULL && arrays->targets != NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "arrays: neither labels nor targets is NULL; a source has one of them");
@@ -345,7 +408,9 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
                                  .n_labels = taken.n_labels,
                                  .label_dtype = taken.label_dtype,
                                  .inputs = taken.inputs,
-                                 .n_inputs = taken.inputs != NULL ? taken.n_inputs : 0};
+                                 .n_inputs = taken.inputs != NULL ? taken.n_inputs : 0,
+                                 .answers = taken.answers,
+                                 .n_answers = taken.answers != NULL ? taken.n_answers : 0};
     const bool has_several = taken.inputs != NULL;
     const bool has_rows = taken.label_rows != NULL;
     const bool has_targets = taken.targets != NULL;
@@ -366,7 +431,9 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
                                   .n_targets = has_targets ? taken.n_targets : 0,
                                   .read_arrays_fn = has_several ? read_several : NULL,
                                   .inputs = view->inputs,
-                                  .n_inputs = view->n_inputs};
+                                  .n_inputs = view->n_inputs,
+                                  .answers = view->answers,
+                                  .n_answers = view->n_answers};
     dunlin__struct_fill(&source, sizeof source, out_source, source_bytes);
     return DUNLIN_OK;
 }

@@ -8,6 +8,7 @@
 #include "builder_nodes.h"
 #include "ops/table/infer.h"
 
+#include <dunlin/several.h>
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -217,16 +218,42 @@ dunlin_value dunlin__builder_refuse(dunlin_builder *builder, const char *text)
     return -1;
 }
 
-static dunlin_status make_model(dunlin_builder *builder, dunlin_value output,
-                                dunlin_model **out_model, dunlin_error *error)
+/* The outputs' values, under the names that were given. */
+static dunlin_status set_outputs(dunlin_net *net, const dunlin_value *outputs,
+                                 const char *const *names, int32_t n, dunlin_error *error)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const dunlin_value output = outputs[i];
+        if (output < 0 || (size_t)output >= net->n_values || net->n_nodes == 0) {
+            return dunlin__fail(
+                error, DUNLIN_ARGUMENT, "net", 0,
+                "the output (%" PRId32 ") is not a value of a layer of this network", output);
+        }
+        *(i == 0 ? &net->output : &net->heads[i - 1]) = (uint32_t)output;
+        if (names == NULL || names[i] == NULL) {
+            continue;
+        }
+        if (names[i][0] == '\0' || strlen(names[i]) > MAX_LAYER_NAME) {
+            return dunlin__fail(error, DUNLIN_ARGUMENT, "net", 0,
+                                "the name of output %" PRId32 " has %zu characters, not 1 to %d", i,
+                                strlen(names[i]), MAX_LAYER_NAME);
+        }
+        const char *name = dunlin__net_string(net, names[i]);
+        if (name == NULL) {
+            return dunlin__fail(error, DUNLIN_MEMORY, "net", 0, "no memory for a model");
+        }
+        net->values[output].name = name;
+    }
+    net->n_heads = (uint32_t)n - 1;
+    return DUNLIN_OK;
+}
+
+static dunlin_status make_model(dunlin_builder *builder, const dunlin_value *outputs,
+                                const char *const *names, int32_t n, dunlin_model **out_model,
+                                dunlin_error *error)
 {
     dunlin_net *net = &builder->net;
-    if (output < 0 || (size_t)output >= net->n_values || net->n_nodes == 0) {
-        return dunlin__fail(error, DUNLIN_ARGUMENT, "net", 0,
-                            "the output (%" PRId32 ") is not a value of a layer of this network",
-                            output);
-    }
-    net->output = (uint32_t)output;
+    DUNLIN_TRY(set_outputs(net, outputs, names, n, error));
     DUNLIN_TRY(dunlin__net_infer(net, error));
     for (size_t i = 0; i < net->n_values; i++) {
         if (net->values[i].n_consumers == 0) {
@@ -244,14 +271,30 @@ static dunlin_status make_model(dunlin_builder *builder, dunlin_value output,
 dunlin_status dunlin_builder_finish(dunlin_builder *builder, dunlin_value output,
                                     dunlin_model **out_model, dunlin_error *out_error)
 {
+    return dunlin_builder_finish_outputs(builder, &output, NULL, 1, out_model, out_error);
+}
+
+// NOLINTNEXTLINE(readability-function-size): the public call's arguments
+dunlin_status dunlin_builder_finish_outputs(dunlin_builder *builder, const dunlin_value *outputs,
+                                            const char *const *names, int32_t n,
+                                            dunlin_model **out_model, dunlin_error *out_error)
+{
     dunlin__error_clear(out_error);
     if (out_model != NULL) {
         *out_model = NULL;
     }
-    if (builder == NULL || out_model == NULL) {
-        const char *name = builder == NULL ? "builder" : "out_model";
+    if (builder == NULL || out_model == NULL || outputs == NULL) {
+        const char *name = builder == NULL     ? "builder"
+                           : out_model == NULL ? "out_model"
+                                               : "outputs";
         dunlin_builder_destroy(builder);
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0, "%s is NULL", name);
+    }
+    if (n < 1 || n > DUNLIN_MODEL_MAX_OUTPUTS) {
+        dunlin_builder_destroy(builder);
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "net", 0,
+                            "%" PRId32 " outputs: the limits are 1 and %d", n,
+                            DUNLIN_MODEL_MAX_OUTPUTS);
     }
     dunlin_status status = builder->error.status;
     if (status != DUNLIN_OK) {
@@ -259,7 +302,7 @@ dunlin_status dunlin_builder_finish(dunlin_builder *builder, dunlin_value output
             *out_error = builder->error;
         }
     } else {
-        status = make_model(builder, output, out_model, out_error);
+        status = make_model(builder, outputs, names, n, out_model, out_error);
     }
     dunlin_builder_destroy(builder);
     return status;

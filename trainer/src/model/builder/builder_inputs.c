@@ -5,6 +5,7 @@
  * after another, as those of a file are, before the first layer.
  */
 #include "builder_nodes.h"
+#include "net/outputs.h"
 #include "net/parts.h"
 #include "onnx/wire/file.h"
 #include "ops/table/infer.h"
@@ -181,11 +182,15 @@ bool dunlin__builder_note_border(dunlin_builder *builder)
 {
     dunlin_net *net = &builder->net;
     bool is_whole = true;
-    if (builder->n_inputs < 2) {
+    const uint32_t n_outputs = dunlin__net_n_outputs(net);
+    if (builder->n_inputs < 2 && n_outputs < 2) {
         return true;
     }
     for (uint32_t i = 0; i < builder->n_inputs; i++) {
         is_whole = is_whole && add_port(net, i);
     }
-    return is_whole && add_port(net, net->output);
+    for (uint32_t i = 0; i < n_outputs; i++) {
+        is_whole = is_whole && add_port(net, dunlin__net_output_at(net, i));
+    }
+    return is_whole;
 }

@@ -1,6 +1,7 @@
 /*
- * model_inputs.c - questions about the inputs of a model.
+ * model_inputs.c - questions about the inputs and the outputs of a model.
  */
+#include "net/outputs.h"
 #include "net/parts.h"
 
 #include <dunlin/several.h>
@@ -43,5 +44,26 @@ dunlin_status dunlin_model_get_input(const dunlin_model *model, int32_t index,
         .vocabulary = vocabulary_of(&model->net, part.value),
     };
     dunlin__struct_give(&input, sizeof input, out_input);
+    return DUNLIN_OK;
+}
+
+int32_t dunlin_model_count_outputs(const dunlin_model *model)
+{
+    return (int32_t)dunlin__net_n_outputs(&model->net);
+}
+
+dunlin_status dunlin_model_get_output(const dunlin_model *model, int32_t index,
+                                      dunlin_model_output *out_output)
+{
+    if (model == NULL || index < 0 || index >= dunlin_model_count_outputs(model)) {
+        return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(dunlin__struct_check(out_output, "dunlin_model_output", NULL));
+    const dunlin_net_value *value =
+        &model->net.values[dunlin__net_output_at(&model->net, (uint32_t)index)];
+    dunlin_model_output output = {
+        .struct_size = sizeof output, .name = value->name, .shape = value->shape};
+    dunlin__value_rows(value, &output.n_labels, &output.n_numbers);
+    dunlin__struct_give(&output, sizeof output, out_output);
     return DUNLIN_OK;
 }

@@ -6,6 +6,7 @@
  * nothing that is written reads the example that they were joined to. Whole numbers stay whole for
  * tables and are cast for all else.
  */
+#include "net/outputs.h"
 #include "onnx/wire/file.h"
 #include "writer.h"
 
@@ -15,10 +16,10 @@
 
 /* --- what is an input --- */
 
-/* The input of the file that the value is; NULL if it is none. The last port is the output. */
+/* The input of the file that the value is; NULL if it is none. The last ports are outputs. */
 static const dunlin_net_port *input_of(const dunlin_net *net, uint32_t value)
 {
-    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; i < dunlin__net_n_input_ports(net); i++) {
         if (net->ports[i].value == value) {
             return &net->ports[i];
         }
@@ -64,7 +65,7 @@ static bool is_computed_with(const dunlin_net *net, uint32_t value)
 void dunlin__onnx_put_casts(dunlin_onnx_writer *writer)
 {
     const dunlin_net *net = writer->net;
-    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; i < dunlin__net_n_input_ports(net); i++) {
         const dunlin_net_port *port = &net->ports[i];
         if (port->value == DUNLIN_NET_NONE || port->type == DUNLIN_ONNX_FLOAT ||
             !is_computed_with(net, port->value)) {
@@ -136,11 +137,15 @@ static dunlin_net_port port_of(const dunlin_net_value *value)
     return port;
 }
 
-/* The file's output. A number that is no longer true, after the head was replaced, is ours. */
-static dunlin_net_port output_port(const dunlin_net *net)
+/* An output as the file has it. A number that is no longer true, after the head was replaced, is
+ * ours. */
+static dunlin_net_port output_port(const dunlin_net *net, uint32_t index)
 {
-    const dunlin_net_port ours = port_of(&net->values[net->output]);
-    dunlin_net_port port = net->ports[net->n_ports - 1];
+    const dunlin_net_port ours = port_of(&net->values[dunlin__net_output_at(net, index)]);
+    if (net->n_ports == 0) {
+        return ours;
+    }
+    dunlin_net_port port = net->ports[dunlin__net_n_input_ports(net) + index];
     port.type = DUNLIN_ONNX_FLOAT;
     if (!port.has_shape || port.shape.n_dims != ours.shape.n_dims) {
         return ours;
@@ -158,14 +163,13 @@ void dunlin__onnx_put_border(dunlin_onnx_writer *writer)
     const dunlin_net *net = writer->net;
     if (net->n_ports == 0) {
         const dunlin_net_port input = port_of(&net->values[net->input]);
-        const dunlin_net_port output = port_of(&net->values[net->output]);
         put_port(writer, GRAPH_INPUT, &input);
-        put_port(writer, GRAPH_OUTPUT, &output);
-        return;
     }
-    for (size_t i = 0; i + 1 < net->n_ports; i++) {
+    for (size_t i = 0; i < dunlin__net_n_input_ports(net); i++) {
         put_port(writer, GRAPH_INPUT, &net->ports[i]);
     }
-    const dunlin_net_port output = output_port(net);
-    put_port(writer, GRAPH_OUTPUT, &output);
+    for (uint32_t i = 0; i < dunlin__net_n_outputs(net); i++) {
+        const dunlin_net_port output = output_port(net, i);
+        put_port(writer, GRAPH_OUTPUT, &output);
+    }
 }

@@ -91,8 +91,10 @@ typedef struct dunlin_onnx_import {
     dunlin_onnx_file *file;
     dunlin_net *net;
     dunlin_error *error;
-    dunlin_model_sizes sizes; /* 0: not given */
-    int64_t fixed_batch;      /* that the file's inputs say; 0: none, or not the same */
+    dunlin_model_sizes sizes;                 /* 0: not given */
+    uint32_t outputs[DUNLIN_NET_MAX_OUTPUTS]; /* of the file's, that the network has */
+    uint32_t n_outputs;                       /* 0: an issue */
+    int64_t fixed_batch; /* that the file's inputs say; 0: none, or not the same */
     dunlin_onnx_binding *bindings;
     size_t n_bindings, bindings_capacity;
     dunlin_name *names; /* of the bindings, sorted */
@@ -139,7 +141,9 @@ void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_sort(dunlin_onnx_import *import);
 /* Gives the network its input and binds the graph's. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
-/* Notes the file's inputs and its output in the network, once their values are known. */
+/* Finds the outputs that were asked for; an issue, and none, if they are not there. */
+void dunlin__onnx_choose_outputs(dunlin_onnx_import *import);
+/* Notes the file's inputs and the network's outputs in it, once their values are known. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_note_border(dunlin_onnx_import *import);
 
 /*

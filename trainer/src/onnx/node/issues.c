@@ -27,7 +27,8 @@ static const way_out ways[] = {
     {"model", "opset_import", "too new", "export again with opset 21 or earlier"},
     {"model", "functions", "", "inline them, by onnx.inliner or in the exporter"},
     {"model", "sparse_initializer", "", "export dense tensors"},
-    {"model", "output", "outputs", "export the logits alone"},
+    {"model", "output", "outputs",
+     "name those to train (dunlin_model_sizes.outputs, --outputs), or export the logits alone"},
     {"model", "input", "dynamic",
      "give it where the file is opened (dunlin_model_sizes; dunlin-train --image, --length), or "
      "export with fixed sizes"},

@@ -8,6 +8,7 @@
 #include "infer.h"
 
 #include "net/names.h"
+#include "net/outputs.h"
 #include "ops/common/op.h"
 
 #include <mem/support.h>
@@ -252,13 +253,35 @@ static dunlin_status check_owners(const dunlin_net *net, dunlin_error *error)
     return status;
 }
 
-dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
+/* The other outputs are there, and all are different. */
+static dunlin_status check_outputs(const dunlin_net *net, dunlin_error *error)
+{
+    for (uint32_t i = 0; i < net->n_heads; i++) {
+        if (net->heads[i] >= net->n_values) {
+            return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                                "output %" PRIu32 " is not one of the network's %zu values", i + 1,
+                                net->n_values);
+        }
+        for (uint32_t k = 0; k <= i; k++) {
+            if (dunlin__net_output_at(net, k) == net->heads[i]) {
+                return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                                    "value '%.120s' is output %" PRIu32 " and %" PRIu32
+                                    "; each is another one",
+                                    net->values[net->heads[i]].name, k, i + 1);
+            }
+        }
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__net_infer_values(dunlin_net *net, dunlin_error *error)
 {
     if (net->input >= net->n_values || net->output >= net->n_values) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "the network has no %s among its %zu values",
                             net->input >= net->n_values ? "input" : "output", net->n_values);
     }
+    DUNLIN_TRY(check_outputs(net, error));
     DUNLIN_TRY(check_names(net, error));
     DUNLIN_TRY(check_params(net, error));
     for (size_t i = 0; i < net->n_values; i++) {
@@ -277,6 +300,14 @@ dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
                                 net->values[i].name);
         }
     }
-    net->values[net->output].n_consumers++;
+    for (uint32_t i = 0; i < dunlin__net_n_outputs(net); i++) {
+        net->values[dunlin__net_output_at(net, i)].n_consumers++;
+    }
+    return DUNLIN_OK;
+}
+
+dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
+{
+    DUNLIN_TRY(dunlin__net_infer_values(net, error));
     return check_owners(net, error);
 }

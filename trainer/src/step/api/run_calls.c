@@ -4,6 +4,7 @@
 #include "step/context/guard.h"
 #include "train.h"
 
+#include <dunlin/several.h>
 #include <mem/sized.h>
 #include <mem/support.h>
 
@@ -59,7 +60,21 @@ dunlin_status dunlin_trainer_predict(dunlin_trainer *trainer, const dunlin_sourc
     dunlin_source taken;
     dunlin_status status = take(trainer, source, &taken);
     if (status == DUNLIN_OK) {
-        status = dunlin__train_predict(trainer, &taken, first, n, out_logits);
+        status = dunlin__train_predict(trainer, &taken, 0, first, n, out_logits);
+    }
+    return dunlin__trainer_leave(trainer, status);
+}
+
+// NOLINTNEXTLINE(readability-function-size): dunlin_trainer_predict() with the output besides
+dunlin_status dunlin_trainer_predict_output(dunlin_trainer *trainer, const dunlin_source *source,
+                                            int32_t output, int64_t first, int64_t n,
+                                            float *out_values)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    dunlin_source taken;
+    dunlin_status status = take(trainer, source, &taken);
+    if (status == DUNLIN_OK) {
+        status = dunlin__train_predict(trainer, &taken, output, first, n, out_values);
     }
     return dunlin__trainer_leave(trainer, status);
 }

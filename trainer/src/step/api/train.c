@@ -14,6 +14,7 @@
 #include "step/context/examples.h"
 #include "step/run/clock.h"
 #include "step/run/look.h"
+#include "tally.h"
 #include "warn.h"
 #include "weigh.h"
 
@@ -27,46 +28,14 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
                                   bool is_predicting)
 {
     DUNLIN_TRY(dunlin__trainer_check(trainer));
-    const bool has_targets = trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY;
     const dunlin_step_graph *step = trainer->train.step;
     DUNLIN_TRY(dunlin__examples_check(source, step, "trainer", trainer->error));
-    const bool may_read_targets = has_targets && dunlin__source_has_targets(source);
-    if (source->read_fn == NULL && source->read_arrays_fn == NULL && !may_read_targets) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the source has no read_fn, and the loss is over labels");
-    }
-    if (source->read_arrays_fn != NULL && !has_targets && source->n_targets > 0 && !is_predicting) {
-        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
-                            "the source has %" PRId64 " targets an example; the loss is over "
-                            "labels",
-                            source->n_targets);
-    }
     if (trainer->precision != NULL && source->weight_fn != NULL) {
         return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
                             "the source has weights of examples, and precision %s has none",
                             dunlin__precision_name(trainer->precision));
     }
-    const bool takes_labels = trainer->options.loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
-    if (has_targets && !may_read_targets && !takes_labels && !is_predicting) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "the source has no read_targets_fn, and the loss is over targets");
-    }
-    const int64_t n_rows = step->n_rows;
-    const int64_t n_outputs = n_rows * step->n_classes;
-    if (may_read_targets && source->n_targets != n_outputs) {
-        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
-                            "the source has %" PRId64 " targets an example; the model has %" PRId64
-                            " outputs",
-                            source->n_targets, n_outputs);
-    }
-    const int64_t n_labels = source->n_labels == 0 ? 1 : source->n_labels;
-    if (!may_read_targets && n_labels != n_rows && !is_predicting) {
-        return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
-                            "the source has %" PRId64 " labels an example; the model has %" PRId64
-                            " rows of outputs",
-                            n_labels, n_rows);
-    }
-    return DUNLIN_OK;
+    return dunlin__answers_check(source, step, is_predicting, trainer->error);
 }
 
 static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_source *source,
@@ -81,6 +50,8 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .source = source,
         .n_batch = n,
         .weight_sum = (double)n * (double)trainer->train.step->n_rows,
+        .example_weight = (double)n,
+        .n_weighted = n,
         .n_counted = n * trainer->train.step->n_rows,
         .class_weights = trainer->class_weights,
         .has_ignore_label = options->has_ignore_label,
@@ -103,53 +74,6 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .swap = trainer->swap,
         .error = trainer->error,
     };
-}
-
-/* Sums over examples until a call ends. */
-typedef struct tally {
-    int64_t n;
-    int64_t n_counted;
-    double weight;
-    double loss;
-    double right;
-    double right5;
-    int64_t *confusion; /* of an evaluation: where it is counted; NULL: not wanted */
-} tally;
-
-static void add_to_tally(tally *total, const dunlin_step_run *run, const double *sums)
-{
-    total->n += run->n_batch;
-    total->n_counted += run->n_counted;
-    total->weight += run->weight_sum;
-    total->loss += sums[DUNLIN_SUM_LOSS];
-    total->right += sums[DUNLIN_SUM_RIGHT];
-    total->right5 += sums[DUNLIN_SUM_RIGHT5];
-}
-
-#define TOP5_LEAST_CLASSES 6
-
-static void fill_metrics(const dunlin_trainer *trainer, const tally *total,
-                         dunlin_metrics *out_metrics)
-{
-    if (out_metrics == NULL) {
-        return;
-    }
-    const int32_t n_outputs = trainer->train.step->n_classes;
-    const double n = total->n_counted > 0 ? (double)total->n_counted : 1.0;
-    const double weight = total->n_counted > 0 ? total->weight : 1.0;
-    const dunlin_loss loss = trainer->options.loss;
-    *out_metrics = (dunlin_metrics){
-        .n_examples = total->n,
-        .loss = total->loss / weight,
-        .accuracy = total->right / (loss == DUNLIN_LOSS_BCE ? n * n_outputs : n),
-        .n_counted = total->n_counted,
-        .weight = total->weight,
-    };
-    const bool is_of_classes =
-        loss == DUNLIN_LOSS_CROSS_ENTROPY || loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
-    if (is_of_classes && n_outputs >= TOP5_LEAST_CLASSES) {
-        out_metrics->top5_accuracy = total->right5 / n;
-    }
 }
 
 static void begin_source(const dunlin_source *source, int64_t step)
@@ -212,7 +136,7 @@ dunlin_status dunlin__train_step(dunlin_trainer *trainer, const dunlin_source *s
                                 indices[i], source->n_examples);
         }
     }
-    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+    double sums[DUNLIN_MAX_LOSS_SUMS] = {0.0};
     dunlin_step_run run = make_run(trainer, source, n, sums);
     run.indices = indices;
     begin_source(source, trainer->step);
@@ -220,9 +144,9 @@ dunlin_status dunlin__train_step(dunlin_trainer *trainer, const dunlin_source *s
     const dunlin_status status = train_step(trainer, &run);
     dunlin__adapt_end(trainer);
     DUNLIN_TRY(status);
-    tally total = {.n = 0};
-    add_to_tally(&total, &run, sums);
-    fill_metrics(trainer, &total, out_metrics);
+    dunlin_tally total = {.n = 0};
+    dunlin__tally_add(&total, trainer->train.step, &run, sums);
+    dunlin__tally_metrics(trainer, &total, out_metrics);
     return DUNLIN_OK;
 }
 
@@ -261,7 +185,7 @@ typedef struct fit_state {
     int64_t n_total; /* of this call */
     int64_t n_steps;
     double start_ms;
-    tally total;
+    dunlin_tally total;
 } fit_state;
 
 static dunlin_status check_cursor(const fit_state *fit)
@@ -314,14 +238,14 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
 {
     dunlin_trainer *trainer = fit->trainer;
     const int64_t n = dunlin__batches_size(&fit->batches, fit->cursor->position);
-    double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+    double sums[DUNLIN_MAX_LOSS_SUMS] = {0.0};
     dunlin_step_run run = make_run(trainer, fit->source, n, sums);
     run.shuffle = fit->options.keep_order ? NULL : shuffle;
     run.first_index = fit->cursor->position;
     begin_source(fit->source, trainer->step);
     hint_next(fit, shuffle, n);
     DUNLIN_TRY(train_step(trainer, &run));
-    add_to_tally(&fit->total, &run, sums);
+    dunlin__tally_add(&fit->total, trainer->train.step, &run, sums);
     fit->n_steps++;
     const dunlin_progress progress = {
         .struct_size = sizeof progress,
@@ -329,7 +253,7 @@ static dunlin_status fit_step(fit_state *fit, const dunlin_shuffle *shuffle)
         .epoch = fit->cursor->epoch,
         .n_seen = fit->total.n,
         .n_total = fit->n_total,
-        .loss = sums[0] / run.weight_sum,
+        .loss = dunlin__tally_loss(trainer->train.step, &run, sums),
     };
     (void)dunlin__batches_advance(&fit->batches, fit->cursor, n);
     const bool goes_on = tell_progress(trainer, &progress);
@@ -376,7 +300,7 @@ dunlin_status dunlin__train_fit(dunlin_trainer *trainer, const dunlin_source *so
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_fit(&fit);
     end_call(trainer);
-    fill_metrics(trainer, &fit.total, out_metrics);
+    dunlin__tally_metrics(trainer, &fit.total, out_metrics);
     return status;
 }
 
@@ -396,20 +320,21 @@ static dunlin_status check_range(const dunlin_trainer *trainer, const dunlin_sou
 /* Runs the inference plan over the range, batch by batch: metrics, or logits if `out_logits` is
  * set. */
 static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *source, int64_t first,
-                               int64_t n, float *out_logits, tally *total)
+                               int64_t n, float *out_logits, dunlin_tally *total)
 {
     const int64_t batch = trainer->options.batch;
     DUNLIN_TRY(check_stop(trainer, n));
     for (int64_t done = 0; done < n;) {
         const int64_t n_now = n - done < batch ? n - done : batch;
-        double sums[DUNLIN_N_LOSS_SUMS] = {0.0, 0.0, 0.0};
+        double sums[DUNLIN_MAX_LOSS_SUMS] = {0.0};
         dunlin_step_run run = make_run(trainer, source, n_now, sums);
         run.first_index = first + done;
         run.confusion = total->confusion;
         begin_source(source, -1);
         if (out_logits != NULL) {
-            run.logits =
-                out_logits + done * trainer->infer.step->n_rows * trainer->infer.step->n_classes;
+            const dunlin_step_output *of = &trainer->infer.step->outputs[total->output];
+            run.logits = out_logits + done * of->n_rows * of->n_classes;
+            run.logits_of = total->output;
         }
         DUNLIN_TRY(dunlin__adapt_between(trainer));
         if (out_logits == NULL) {
@@ -422,14 +347,14 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         run.trace = &trace;
         dunlin_exec_control *control = dunlin__adapt_begin_infer(trainer);
         DUNLIN_TRY(dunlin__exec(&trainer->infer, &trainer->arena, control, &run));
-        add_to_tally(total, &run, sums);
+        dunlin__tally_add(total, trainer->train.step, &run, sums);
         done += n_now;
         const dunlin_progress progress = {
             .struct_size = sizeof progress,
             .step = trainer->step,
             .n_seen = done,
             .n_total = n,
-            .loss = run.n_counted > 0 ? sums[0] / run.weight_sum : 0.0,
+            .loss = run.n_counted > 0 ? dunlin__tally_loss(trainer->train.step, &run, sums) : 0.0,
         };
         const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
         if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
@@ -445,22 +370,27 @@ dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_sourc
                                      dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(check_range(trainer, source, first, n, false));
-    tally total = {.confusion = out_confusion};
+    dunlin_tally total = {.confusion = out_confusion};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
     end_call(trainer);
-    fill_metrics(trainer, &total, out_metrics);
+    dunlin__tally_metrics(trainer, &total, out_metrics);
     return status;
 }
 
 dunlin_status dunlin__train_predict(dunlin_trainer *trainer, const dunlin_source *source,
-                                    int64_t first, int64_t n, float *out_logits)
+                                    int32_t output, int64_t first, int64_t n, float *out_logits)
 {
     DUNLIN_TRY(check_range(trainer, source, first, n, true));
+    if (output < 0 || output >= (int32_t)trainer->infer.step->n_outputs) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "output %" PRId32 " is not one of the model's %" PRIu32, output,
+                            trainer->infer.step->n_outputs);
+    }
     if (out_logits == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "out_logits is NULL");
     }
-    tally total = {.n = 0};
+    dunlin_tally total = {.output = (uint32_t)output};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, out_logits, &total);
     end_call(trainer);

@@ -22,7 +22,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer,
                                                       int64_t n, int64_t *out_confusion,
                                                       dunlin_metrics *out_metrics);
 DUNLIN_NODISCARD dunlin_status dunlin__train_predict(dunlin_trainer *trainer,
-                                                     const dunlin_source *source, int64_t first,
-                                                     int64_t n, float *out_logits);
+                                                     const dunlin_source *source, int32_t output,
+                                                     int64_t first, int64_t n, float *out_logits);
 
 #endif

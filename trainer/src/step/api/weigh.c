@@ -35,6 +35,8 @@ static dunlin_status add_example(dunlin_step_run *run, int64_t index, int64_t n_
 {
     float weight = 0.0F;
     DUNLIN_TRY(take_weight(run, index, &weight));
+    run->example_weight += (double)weight;
+    run->n_weighted += weight > 0.0F ? 1 : 0;
     if (weight > 0.0F) {
         run->weight_sum += (double)weight * (double)n_rows;
         run->n_counted += n_rows;
@@ -50,6 +52,8 @@ static dunlin_status add_labels(dunlin_step_run *run, int64_t index, const int32
     double sum = 0.0;
     int64_t n_counted = 0;
     DUNLIN_TRY(take_weight(run, index, &weight));
+    run->example_weight += (double)weight;
+    run->n_weighted += weight > 0.0F ? 1 : 0;
     for (int64_t row = 0; row < step->n_rows && weight > 0.0F; row++) {
         if (dunlin__run_is_ignored(run, labels[row])) {
             continue;
@@ -67,12 +71,31 @@ static dunlin_status add_labels(dunlin_step_run *run, int64_t index, const int32
     return DUNLIN_OK;
 }
 
+/* Labels or targets of an example, of all outputs. */
+static uint64_t answer_bytes(const dunlin_step_graph *step)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < step->n_outputs; k++) {
+        bytes += dunlin__step_tensor_bytes(&step->tensors[step->outputs[k].labels]);
+    }
+    return bytes;
+}
+
+/* Those of the first output come first, then those of the others, each of `n` examples. */
+static void place_answers(const dunlin_step_graph *step, int64_t n, int32_t *room, void **answers)
+{
+    for (uint32_t k = 0; k < step->n_outputs; k++) {
+        answers[k] = room;
+        room += n * step->tensors[step->outputs[k].labels].n_elements;
+    }
+}
+
 /* Reads the batch, a block at a time, for its labels alone: they lie before the examples. */
 static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *scratch,
                                   const dunlin_step_graph *step)
 {
     const dunlin_source *source = run->source;
-    const uint64_t label_bytes = (uint64_t)step->n_rows * sizeof(int32_t);
+    const uint64_t label_bytes = answer_bytes(step);
     const bool has_arrays = source->read_arrays_fn != NULL;
     const size_t width = has_arrays ? sizeof(float) : dunlin_dtype_bytes(source->dtype);
     const uint64_t example_bytes = (uint64_t)scratch->n_elements * width + label_bytes;
@@ -84,6 +107,8 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
                             (long long)example_bytes);
     }
     int32_t *labels = scratch->memory;
+    void *answers[DUNLIN_NET_MAX_OUTPUTS];
+    place_answers(step, block, labels, answers);
     void *raw = (unsigned char *)scratch->memory + (uint64_t)block * label_bytes;
     for (int64_t first = 0; first < run->n_batch; first += block) {
         const int64_t left = run->n_batch - first;
@@ -94,7 +119,7 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
         }
         const dunlin_status status =
             has_arrays ? dunlin__run_read_arrays(run, step->inputs, step->n_inputs, indices, n,
-                                                 block, raw, labels)
+                                                 block, raw, answers)
                        : source->read_fn(source->ctx, indices, n, raw, labels);
         if (status != DUNLIN_OK) {
             return dunlin__run_fail_source(run, status, indices[0], n);
@@ -131,6 +156,8 @@ dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, dunlin_step_run *ru
         return DUNLIN_OK; /* each row counts as one, as the run begins */
     }
     run->weight_sum = 0.0;
+    run->example_weight = 0.0;
+    run->n_weighted = 0;
     run->n_counted = 0;
     if (reads_labels) {
         return weigh_in_pool(trainer, run);

@@ -8,9 +8,11 @@
  */
 #include "choice.h"
 #include "emit_integer.h"
+#include "ends.h"
 #include "graph/emit.h"
 #include "graph/rounded.h"
 #include "integer/precision.h"
+#include "net/outputs.h"
 #include "net/parts.h"
 #include "ops/common/op.h"
 
@@ -177,8 +179,13 @@ static void emit_forward(dunlin_emit *emit)
             note_norm(emit);
         }
     }
-    emit->graph->logits =
-        emit->status == DUNLIN_OK ? dunlin__emit_value(emit, net->output) : DUNLIN_STEP_NONE;
+    dunlin_step_graph *graph = emit->graph;
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const uint32_t value = dunlin__net_output_at(net, i);
+        graph->outputs[i].logits =
+            emit->status == DUNLIN_OK ? dunlin__emit_value(emit, value) : DUNLIN_STEP_NONE;
+    }
+    graph->logits = graph->outputs[0].logits;
 }
 
 /* Updates of the parameters that no node before this one reads. */
@@ -203,16 +210,19 @@ static void close_edges(dunlin_emit *emit, size_t node_index)
     }
 }
 
-static void emit_backward(dunlin_emit *emit, uint32_t logits_gradient)
+static void emit_backward(dunlin_emit *emit, const uint32_t *gradients)
 {
     const dunlin_net *net = emit->net;
     emit->is_backward = true;
     emit->node_index = net->n_nodes;
-    if (logits_gradient != DUNLIN_STEP_NONE) {
-        dunlin__emit_grad_alias(emit, net->output, logits_gradient);
-        dunlin__emit_settle(emit);
+    for (uint32_t i = 0; i < emit->graph->n_outputs; i++) {
+        const uint32_t value = dunlin__net_output_at(net, i);
+        if (gradients[i] != DUNLIN_STEP_NONE) {
+            dunlin__emit_grad_alias(emit, value, gradients[i]);
+            dunlin__emit_settle(emit);
+        }
+        emit->values[value].n_open--;
     }
-    emit->values[net->output].n_open--;
     for (size_t i = net->n_nodes; i-- > 0 && emit->status == DUNLIN_OK;) {
         const dunlin_net_node *node = &net->nodes[i];
         begin_node(emit, i);
@@ -251,9 +261,10 @@ static dunlin_status emit_all(dunlin_emit *emit)
         return emit->status;
     }
     emit->node_name = "loss";
-    const uint32_t logits_gradient = dunlin__emit_loss(emit);
+    uint32_t gradients[DUNLIN_NET_MAX_OUTPUTS];
+    dunlin__emit_loss(emit, gradients);
     if (emit->options->mode == DUNLIN_EMIT_TRAIN) {
-        emit_backward(emit, logits_gradient);
+        emit_backward(emit, gradients);
     }
     return emit->status;
 }
@@ -292,10 +303,10 @@ static dunlin_status shrink_graph(dunlin_step_graph *graph, dunlin_error *error)
 }
 
 /* A row of logits a sample, a pixel, or a token: the classes are what lies together. */
-static dunlin_status check_output(const dunlin_net *net, dunlin_step_graph *graph,
-                                  dunlin_error *error)
+static dunlin_status describe_output(const dunlin_net *net, uint32_t value, dunlin_step_output *out,
+                                     dunlin_error *error)
 {
-    const dunlin_net_value *output = &net->values[net->output];
+    const dunlin_net_value *output = &net->values[value];
     const dunlin_shape *shape = &output->shape;
     const int64_t n = dunlin__value_elements(output);
     if (n < 1 || n > INT32_MAX) {
@@ -305,10 +316,38 @@ static dunlin_status check_output(const dunlin_net *net, dunlin_step_graph *grap
                             output->name, (int)shape->n_dims, (long long)n, INT32_MAX);
     }
     int64_t classes = 0;
-    dunlin__value_rows(output, &graph->n_rows, &classes);
-    graph->n_classes = (int32_t)classes;
-    graph->is_image =
-        output->layout == DUNLIN_LAYOUT_IMAGE && graph->n_rows > 1 && graph->n_classes > 1;
+    dunlin__value_rows(output, &out->n_rows, &classes);
+    out->n_classes = (int32_t)classes;
+    out->is_image = output->layout == DUNLIN_LAYOUT_IMAGE && out->n_rows > 1 && out->n_classes > 1;
+    return DUNLIN_OK;
+}
+
+/* The first output's are the graph's own too. `whole`: with its ends, whose names they have. */
+static dunlin_status describe_outputs(const dunlin_net *net, const dunlin_net *whole,
+                                      const dunlin_step_build_options *options,
+                                      const dunlin_end *ends, dunlin_step_graph *graph,
+                                      dunlin_error *error)
+{
+    graph->n_outputs = dunlin__net_n_outputs(net);
+    graph->outputs =
+        dunlin__step_pool_take(&graph->pool, graph->n_outputs * sizeof *graph->outputs);
+    if (graph->outputs == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory for the graph of a step");
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        graph->outputs[i] =
+            (dunlin_step_output){.loss = dunlin__loss_of(options, i), .end = ends[i]};
+        DUNLIN_TRY(describe_output(net, dunlin__net_output_at(net, i), &graph->outputs[i], error));
+        const char *name = whole->values[dunlin__net_output_at(whole, i)].name;
+        graph->outputs[i].name = dunlin__step_pool_text(&graph->pool, name, "");
+        if (graph->outputs[i].name == NULL) {
+            return dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
+                                "no memory for the graph of a step");
+        }
+    }
+    graph->n_classes = graph->outputs[0].n_classes;
+    graph->n_rows = graph->outputs[0].n_rows;
+    graph->is_image = graph->outputs[0].is_image;
     return DUNLIN_OK;
 }
 
@@ -321,29 +360,36 @@ static size_t count_leaves(const dunlin_net *net)
     return n;
 }
 
-static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build_options *options,
-                                dunlin_step_graph *graph, dunlin_error *error)
+/* What the network, without its ends, and the options ask for. */
+static dunlin_status check_build(const dunlin_net *net, const dunlin_step_build_options *options,
+                                 const dunlin_step_graph *graph, dunlin_error *error)
 {
-    dunlin_net cut;
-    const dunlin_net *net = &cut;
-    const dunlin_end end = dunlin__end_cut(whole, options->loss, &cut);
-    DUNLIN_TRY(check_output(net, graph, error));
     DUNLIN_TRY(dunlin__choice_check(net, options, error));
     if (options->n_class_weights > 0 && options->n_class_weights != graph->n_classes) {
         return dunlin__fail(error, DUNLIN_MISMATCH, "step", 0,
                             "there are %d weights of classes; the model has %d classes",
                             (int)options->n_class_weights, (int)graph->n_classes);
     }
-    if (options->precision != NULL && graph->n_rows > 1) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
-                            "the output has %lld rows of logits a sample; a precision of integers "
-                            "has one",
-                            (long long)graph->n_rows);
+    if (options->precision != NULL && (graph->n_rows > 1 || graph->n_outputs > 1)) {
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "step", 0,
+            "the output has %lld rows of logits a sample, and there are %u outputs; "
+            "a precision of integers has one of each",
+            (long long)graph->n_rows, (unsigned int)graph->n_outputs);
     }
     if (options->precision != NULL) {
         DUNLIN_TRY(dunlin__precision_check(options->precision, net, options->loss, error));
     }
-    DUNLIN_TRY(dunlin__rounded_check(net, options, error));
+    return dunlin__rounded_check(net, options, error);
+}
+
+/* Of a network without what the losses take from its ends. */
+static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
+                               const dunlin_end *ends, const dunlin_step_build_options *options,
+                               dunlin_step_graph *graph, dunlin_error *error)
+{
+    DUNLIN_TRY(describe_outputs(net, whole, options, ends, graph, error));
+    DUNLIN_TRY(check_build(net, options, graph, error));
     graph->batch = options->batch;
     graph->storage = options->storage;
     const dunlin_alloc *alloc = &graph->alloc;
@@ -352,7 +398,7 @@ static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build
         return dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory to build a step");
     }
     emit->net = net;
-    emit->end = end;
+    emit->end = ends[0];
     emit->options = options;
     emit->graph = graph;
     emit->error = error;
@@ -383,6 +429,21 @@ static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build
     dunlin__free_array(alloc, emit->leaves, emit->leaves_capacity, sizeof *emit->leaves);
     dunlin__free_array(alloc, emit, 1, sizeof *emit);
     return status == DUNLIN_OK ? shrink_graph(graph, error) : status;
+}
+
+static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build_options *options,
+                                dunlin_step_graph *graph, dunlin_error *error)
+{
+    dunlin_net cut;
+    dunlin_end ends[DUNLIN_NET_MAX_OUTPUTS];
+    if (whole->n_heads == 0) {
+        ends[0] = dunlin__end_cut(whole, dunlin__loss_of(options, 0).loss, &cut);
+        return build_cut(&cut, whole, ends, options, graph, error);
+    }
+    DUNLIN_TRY(dunlin__ends_cut(whole, options, &graph->alloc, &cut, ends, error));
+    const dunlin_status status = build_cut(&cut, whole, ends, options, graph, error);
+    dunlin__net_free(&cut);
+    return status;
 }
 
 dunlin_status dunlin__step_build(const dunlin_net *net, const dunlin_step_build_options *options,

@@ -6,6 +6,7 @@
  * step is cut into slices.
  */
 #include "graph/emit.h"
+#include "net/outputs.h"
 
 #include <mem/support.h>
 
@@ -15,11 +16,12 @@
 #define WEIGHT_BLOCK 64
 
 typedef struct loss_params {
+    uint32_t index; /* of the output */
     int32_t n_classes;
     int64_t n_rows; /* of a sample */
     bool is_image;  /* rows are pixels: predictions have channels first */
     dunlin_loss loss;
-    float smoothing;
+    float weight, smoothing;
     dunlin_end end;
 } loss_params;
 
@@ -134,18 +136,21 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     const bool is_reducing = (call->parts & DUNLIN_MEM_REDUCE) != 0;
     const bool is_mapping = (call->parts & DUNLIN_MEM_MAP) != 0;
     if (run->logits != NULL) {
-        give_logits(call);
+        if (params->index == run->logits_of) {
+            give_logits(call);
+        }
         return DUNLIN_OK;
     }
+    const double divisor = dunlin__run_divisor(run, params->index, params->n_rows);
     dunlin_loss_call loss = {
         .classes = params->n_classes,
         .n_rows = call->n_samples * params->n_rows,
         .logits = call->operands[0],
         .labels = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
         .targets = params->loss != DUNLIN_LOSS_CROSS_ENTROPY ? call->operands[1] : NULL,
-        .class_weights = run->class_weights,
+        .class_weights = params->index == 0 ? run->class_weights : NULL,
         .smoothing = params->smoothing,
-        .scale = 1.0F / (float)run->weight_sum,
+        .scale = params->weight / (float)divisor,
         .dlogits = is_mapping ? call->operands[3] : NULL,
         .sums = is_reducing ? call->operands[2] : NULL,
         .is_reset = call->is_first,
@@ -156,7 +161,8 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     } else {
         run_weighted(call, &loss);
     }
-    if (is_reducing && run->confusion != NULL && params->loss == DUNLIN_LOSS_CROSS_ENTROPY) {
+    if (is_reducing && run->confusion != NULL && params->index == 0 &&
+        params->loss == DUNLIN_LOSS_CROSS_ENTROPY) {
         count_confusion(call);
     }
     return DUNLIN_OK;
@@ -175,8 +181,14 @@ static const dunlin_step_kernel loss_grad_kernel = {.name = "loss_grad",
                                                     .in_place_write = -1,
                                                     .in_place_read = -1};
 
+/* Which output it is of. */
+typedef struct check_params {
+    uint32_t index;
+} check_params;
+
 static dunlin_status run_check(const dunlin_kernel_call *call)
 {
+    const check_params *params = call->params;
     const double *sums = call->operands[0];
     const dunlin_step_run *run = call->run;
     if (run->logits != NULL) {
@@ -186,7 +198,8 @@ static dunlin_status run_check(const dunlin_kernel_call *call)
         return dunlin__run_ends_forward(run, "the loss over", "outputs");
     }
     if (run->out_sums != NULL) {
-        memcpy(run->out_sums, sums, DUNLIN_N_LOSS_SUMS * sizeof *sums);
+        memcpy(run->out_sums + params->index * DUNLIN_N_LOSS_SUMS, sums,
+               DUNLIN_N_LOSS_SUMS * sizeof *sums);
     }
     return DUNLIN_OK;
 }
@@ -197,12 +210,12 @@ static const dunlin_step_kernel check_kernel = {.name = "check",
                                                 .in_place_write = -1,
                                                 .in_place_read = -1};
 
-static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
+static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t index)
 {
-    dunlin_step_graph *graph = emit->graph;
-    const uint32_t output = emit->net->output;
-    const bool has_grad =
-        emit->options->mode == DUNLIN_EMIT_TRAIN && emit->values[output].needs_grad;
+    const dunlin_step_output *of = &emit->graph->outputs[index];
+    const uint32_t output = dunlin__net_output_at(emit->net, index);
+    const bool has_grad = emit->options->mode == DUNLIN_EMIT_TRAIN &&
+                          emit->values[output].needs_grad && of->loss.weight != 0.0F;
     const uint8_t both = has_grad ? DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE : DUNLIN_MEM_REDUCE;
     uint32_t gradient = DUNLIN_STEP_NONE;
     if (has_grad) {
@@ -210,46 +223,70 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t sums)
             emit, emit->net->values[output].name, "/grad",
             &(dunlin_step_tensor){.dtype = DUNLIN_F32,
                                   .is_batched = true,
-                                  .n_elements = graph->n_rows * graph->n_classes,
+                                  .n_elements = of->n_rows * of->n_classes,
                                   .mem_class = DUNLIN_MEM_GRADIENT});
     }
     const dunlin_mem_access accesses[] = {
-        {.tensor = graph->logits, .mode = DUNLIN_MEM_READ, .parts = both},
-        {.tensor = graph->labels, .mode = DUNLIN_MEM_READ, .parts = both},
-        {.tensor = sums, .mode = DUNLIN_MEM_ACCUMULATE, .parts = DUNLIN_MEM_REDUCE},
+        {.tensor = of->logits, .mode = DUNLIN_MEM_READ, .parts = both},
+        {.tensor = of->labels, .mode = DUNLIN_MEM_READ, .parts = both},
+        {.tensor = of->sums, .mode = DUNLIN_MEM_ACCUMULATE, .parts = DUNLIN_MEM_REDUCE},
         {.tensor = gradient, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP},
     };
-    const loss_params params = {.n_classes = graph->n_classes,
-                                .n_rows = graph->n_rows,
-                                .is_image = graph->is_image,
-                                .loss = emit->options->loss,
-                                .smoothing = emit->options->label_smoothing,
-                                .end = emit->end};
-    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,
-                                             .suffix = "",
-                                             .params = &params,
-                                             .params_bytes = sizeof params,
-                                             .accesses = accesses,
-                                             .n_accesses = has_grad ? 4 : 3,
-                                             .flops_per_sample =
-                                                 40.0 * (double)graph->n_rows * graph->n_classes});
+    const loss_params params = {.index = index,
+                                .n_classes = of->n_classes,
+                                .n_rows = of->n_rows,
+                                .is_image = of->is_image,
+                                .loss = of->loss.loss,
+                                .weight = of->loss.weight,
+                                .smoothing = of->loss.smoothing,
+                                .end = of->end};
+    dunlin__emit_run(
+        emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,
+                                .suffix = "",
+                                .params = &params,
+                                .params_bytes = sizeof params,
+                                .accesses = accesses,
+                                .n_accesses = has_grad ? 4 : 3,
+                                .flops_per_sample = 40.0 * (double)of->n_rows * of->n_classes});
     return gradient;
 }
 
-uint32_t dunlin__emit_loss(dunlin_emit *emit)
+/* "loss", of other outputs than the first with the output's name. */
+static const char *name_of(dunlin_emit *emit, uint32_t index)
 {
-    const uint32_t sums =
-        dunlin__emit_named_tensor(emit, "loss", "/sums",
-                                  &(dunlin_step_tensor){.dtype = DUNLIN_F64,
-                                                        .n_elements = DUNLIN_N_LOSS_SUMS,
-                                                        .mem_class = DUNLIN_MEM_ACCUMULATOR});
-    emit->graph->loss = sums;
-    const uint32_t gradient = emit_loss_op(emit, sums);
-    const dunlin_mem_access access = {
-        .tensor = sums, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED};
-    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &check_kernel,
-                                             .suffix = "/check",
-                                             .accesses = &access,
-                                             .n_accesses = 1});
-    return gradient;
+    const char *name = index == 0 ? "loss"
+                                  : dunlin__step_pool_text(&emit->graph->pool, "loss/",
+                                                           emit->graph->outputs[index].name);
+    if (name == NULL) {
+        (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the graph of a step");
+    }
+    return name != NULL ? name : "";
+}
+
+void dunlin__emit_loss(dunlin_emit *emit, uint32_t *out_gradients)
+{
+    dunlin_step_graph *graph = emit->graph;
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        emit->node_name = name_of(emit, i);
+        const uint32_t sums =
+            dunlin__emit_named_tensor(emit, emit->node_name, "/sums",
+                                      &(dunlin_step_tensor){.dtype = DUNLIN_F64,
+                                                            .n_elements = DUNLIN_N_LOSS_SUMS,
+                                                            .mem_class = DUNLIN_MEM_ACCUMULATOR});
+        graph->outputs[i].sums = sums;
+        out_gradients[i] = emit_loss_op(emit, i);
+    }
+    graph->loss = graph->outputs[0].sums;
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const dunlin_mem_access access = {
+            .tensor = graph->outputs[i].sums, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_FIXED};
+        const check_params params = {.index = i};
+        emit->node_name = name_of(emit, i);
+        dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &check_kernel,
+                                                 .suffix = "/check",
+                                                 .params = &params,
+                                                 .params_bytes = sizeof params,
+                                                 .accesses = &access,
+                                                 .n_accesses = 1});
+    }
 }

@@ -7,6 +7,7 @@
  */
 #include "graph/emit.h"
 #include "graph/fused.h"
+#include "net/outputs.h"
 #include "ops/common/op.h"
 
 #include <mem/support.h>
@@ -307,7 +308,9 @@ void dunlin__fuse_plan(dunlin_emit *emit)
             emit->values[dunlin__fuse_input(emit, i, k)].n_edges++;
         }
     }
-    emit->values[net->output].n_edges++;
+    for (uint32_t i = 0; i < dunlin__net_n_outputs(net); i++) {
+        emit->values[dunlin__net_output_at(net, i)].n_edges++;
+    }
     for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
         if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
             emit->values[net->nodes[i].output].norm = (uint32_t)i;
@@ -330,7 +333,9 @@ void dunlin__fuse_plan(dunlin_emit *emit)
             plan_norm(emit, i);
         }
     }
-    emit->values[net->output].is_materialised = true;
+    for (uint32_t i = 0; i < dunlin__net_n_outputs(net); i++) {
+        emit->values[dunlin__net_output_at(net, i)].is_materialised = true;
+    }
     for (size_t i = 0; i < net->n_nodes; i++) {
         note_readers(emit, &net->nodes[i]);
     }

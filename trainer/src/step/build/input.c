@@ -5,6 +5,7 @@
  * Invariant: the raw examples live in a block of the op's workspace only, so a staged batch never
  * exists; and the op reads nothing, so the planner may run it again instead of keeping its output.
  */
+#include "answers.h"
 #include "graph/emit.h"
 #include "net/parts.h"
 #include "stage.h"
@@ -13,19 +14,17 @@
 #include <mem/support.h>
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #define MAX_BLOCK_EXAMPLES 64
 
 typedef struct input_params {
     dunlin_staging staging;
-    int32_t n_classes; /* or targets of a row */
-    int64_t n_rows;    /* of the output: labels of an example */
-    bool is_image;     /* targets come channels first, and lie as the output does */
-    dunlin_loss loss;
-    uint64_t norm_bytes;  /* mean and 1 / std at the workspace's start */
-    uint64_t block_bytes; /* the raw examples after them, then an example's targets */
+    uint64_t norm_bytes;   /* mean and 1 / std at the workspace's start */
+    uint64_t block_bytes;  /* the raw examples after them, then an example's targets */
+    uint64_t target_bytes; /* of those that come channels first, and lie as the output does */
+    uint32_t n_answers;
+    dunlin_answer answers[DUNLIN_NET_MAX_OUTPUTS]; /* no more than there are are kept */
 } input_params;
 
 static uint64_t input_workspace(const dunlin_kernels *kernels, const void *params, size_t n_threads,
@@ -35,138 +34,70 @@ static uint64_t input_workspace(const dunlin_kernels *kernels, const void *param
     (void)n_threads;
     const input_params *input = params;
     *out_sample_bytes = 0;
-    const uint64_t target_bytes =
-        (uint64_t)input->n_rows * (uint64_t)input->n_classes * sizeof(float);
-    return input->norm_bytes + input->block_bytes + (input->is_image ? target_bytes : 0);
-}
-
-static bool has_weight(const dunlin_step_run *run, int64_t index)
-{
-    const dunlin_source *source = run->source;
-    return source->weight_fn == NULL || source->weight_fn(source->ctx, index) != 0.0F;
-}
-
-/* Labels that do not count are taken away. */
-static dunlin_status check_labels(const dunlin_step_run *run, const input_params *params,
-                                  const int64_t *indices, int64_t n, int32_t *labels)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const bool counts = has_weight(run, indices[i]);
-        for (int64_t row = i * params->n_rows; row < (i + 1) * params->n_rows; row++) {
-            if (!counts || dunlin__run_is_ignored(run, labels[row])) {
-                labels[row] = DUNLIN_NO_LABEL;
-                continue;
-            }
-            DUNLIN_TRY(dunlin__run_check_label(run, labels[row], indices[i], params->n_classes));
-        }
-    }
-    return DUNLIN_OK;
-}
-
-static dunlin_status check_targets(const dunlin_step_run *run, const input_params *params,
-                                   const int64_t *indices, int64_t n, float *targets)
-{
-    const int64_t n_targets = params->n_rows * params->n_classes;
-    for (int64_t i = 0; i < n; i++) {
-        if (!has_weight(run, indices[i])) {
-            memset(targets + i * n_targets, 0, (size_t)n_targets * sizeof(float));
-        }
-    }
-    for (int64_t i = 0; i < n * n_targets; i++) {
-        const bool is_in_range = params->loss != DUNLIN_LOSS_MSE
-                                     ? targets[i] >= 0.0F && targets[i] <= 1.0F
-                                     : isfinite(targets[i]);
-        if (!is_in_range) {
-            return dunlin__fail(run->error, DUNLIN_DATA, "step", 0,
-                                "target %lld of example %lld is %g; it must be %s",
-                                (long long)(i % n_targets), (long long)indices[i / n_targets],
-                                (double)targets[i],
-                                params->loss != DUNLIN_LOSS_MSE ? "in [0, 1]" : "finite");
-        }
-    }
-    return DUNLIN_OK;
-}
-
-/* Targets as the model has its output become targets as it lies: channels of a pixel together. */
-static void turn_targets(const dunlin_step_run *run, const input_params *params, int64_t n,
-                         float *targets, float *scratch)
-{
-    const int64_t n_targets = params->n_rows * params->n_classes;
-    for (int64_t i = 0; i < n; i++) {
-        float *own = targets + i * n_targets;
-        run->kernels->transpose(1, params->n_classes, params->n_rows, own, scratch, run->threads);
-        memcpy(own, scratch, (size_t)n_targets * sizeof *own);
-    }
+    return input->norm_bytes + input->block_bytes + input->target_bytes;
 }
 
 /* Where the labels or targets of the slice's sample `i` go: both are four bytes wide. */
-static void *answers_at(const input_params *params, void *answers, int64_t i)
+static void find_answers(const dunlin_kernel_call *call, int64_t i, void **out_answers)
 {
-    const int64_t width = params->loss == DUNLIN_LOSS_CROSS_ENTROPY ? 1 : params->n_classes;
-    return (int32_t *)answers + i * params->n_rows * width;
+    const input_params *params = call->params;
+    for (uint32_t k = 0; k < params->n_answers; k++) {
+        out_answers[k] = (int32_t *)call->operands[params->staging.n_inputs + k] +
+                         i * dunlin__answer_width(&params->answers[k]);
+    }
 }
 
-/* Labels, where shares of classes are asked for: 1 for the class. They were read where the shares
- * will lie, and are spread from the last to the first. */
-static dunlin_status spread_labels(const dunlin_step_run *run, const input_params *params,
-                                   const int64_t *indices, int64_t n, float *answers)
+/* Those of the first output are those of all. */
+static void share_answers(const input_params *params, int64_t n, bool has_targets,
+                          void *const *answers)
 {
-    const int64_t width = params->n_classes;
-    DUNLIN_TRY(check_labels(run, params, indices, n, (int32_t *)(void *)answers));
-    for (int64_t i = n * params->n_rows - 1; i >= 0; i--) {
-        int32_t label = 0;
-        memcpy(&label, answers + i, sizeof label);
-        memset(answers + i * width, 0, (size_t)width * sizeof *answers);
-        if (label != DUNLIN_NO_LABEL) {
-            answers[i * width + label] = 1.0F;
-        }
+    const dunlin_answer *first = &params->answers[0];
+    const int64_t width = first->n_rows * (has_targets ? first->n_classes : 1);
+    for (uint32_t k = 1; k < params->n_answers; k++) {
+        memcpy(answers[k], answers[0], (size_t)(n * width) * sizeof(int32_t));
     }
-    return DUNLIN_OK;
 }
 
 /* A prediction over targets takes a source of labels too, and looks at neither. */
 static dunlin_status ask(const dunlin_step_run *run, const input_params *params,
-                         const int64_t *indices, int64_t n, int64_t room, void *raw, void *answers,
-                         bool has_targets)
+                         const int64_t *indices, int64_t n, int64_t room, unsigned char *raw,
+                         void *const *answers)
 {
     const dunlin_source *source = run->source;
+    const bool has_targets = params->answers[0].loss != DUNLIN_LOSS_CROSS_ENTROPY &&
+                             dunlin__source_has_targets(source, 0);
+    dunlin_status status = DUNLIN_OK;
     if (source->read_arrays_fn != NULL) {
-        return dunlin__run_read_arrays(run, params->staging.inputs, params->staging.n_inputs,
-                                       indices, n, room, raw, run->logits != NULL ? NULL : answers);
+        status =
+            dunlin__run_read_arrays(run, params->staging.inputs, params->staging.n_inputs, indices,
+                                    n, room, raw, run->logits != NULL ? NULL : answers);
+    } else {
+        status = has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers[0])
+                             : source->read_fn(source->ctx, indices, n, raw, answers[0]);
     }
-    return has_targets ? source->read_targets_fn(source->ctx, indices, n, raw, answers)
-                       : source->read_fn(source->ctx, indices, n, raw, answers);
+    if (status == DUNLIN_OK && run->logits == NULL && source->answers == NULL) {
+        share_answers(params, n, has_targets, answers);
+    }
+    return status;
 }
 
 /* Reads examples [first, first + n) of the batch into `raw`, which has room for `room`, and their
  * labels or targets; behind the raw block is room for an example's targets. */
 static dunlin_status read_block(const dunlin_step_run *run, const input_params *params,
-                                int64_t first, int64_t n, int64_t room, void *raw, void *answers)
+                                int64_t first, int64_t n, int64_t room, unsigned char *raw,
+                                void *const *answers)
 {
-    const dunlin_source *source = run->source;
-    const bool has_targets =
-        params->loss != DUNLIN_LOSS_CROSS_ENTROPY && dunlin__source_has_targets(source);
     int64_t indices[MAX_BLOCK_EXAMPLES];
     for (int64_t i = 0; i < n; i++) {
         indices[i] = dunlin__run_example(run, first + i);
     }
-    const dunlin_status status = ask(run, params, indices, n, room, raw, answers, has_targets);
+    const dunlin_status status = ask(run, params, indices, n, room, raw, answers);
     if (status != DUNLIN_OK) {
         return dunlin__run_fail_source(run, status, indices[0], n);
     }
-    if (run->logits != NULL) {
-        return DUNLIN_OK;
-    }
-    if (!has_targets && params->loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
-        return spread_labels(run, params, indices, n, answers);
-    }
-    if (!has_targets) {
-        return check_labels(run, params, indices, n, answers);
-    }
-    DUNLIN_TRY(check_targets(run, params, indices, n, answers));
-    if (params->is_image) {
-        turn_targets(run, params, n, answers,
-                     (float *)(void *)((unsigned char *)raw + params->block_bytes));
+    float *scratch = (float *)(void *)(raw + params->block_bytes);
+    for (uint32_t k = 0; run->logits == NULL && k < params->n_answers; k++) {
+        DUNLIN_TRY(dunlin__answer_take(run, &params->answers[k], indices, n, answers[k], scratch));
     }
     return DUNLIN_OK;
 }
@@ -187,8 +118,10 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
     for (int64_t first = 0; first < call->n_samples; first += block) {
         const int64_t left = call->n_samples - first;
         const int64_t n = left < block ? left : block;
-        DUNLIN_TRY(read_block(call->run, params, call->first_sample + first, n, block, raw,
-                              answers_at(params, call->operands[params->staging.n_inputs], first)));
+        void *answers[DUNLIN_NET_MAX_OUTPUTS];
+        find_answers(call, first, answers);
+        DUNLIN_TRY(
+            read_block(call->run, params, call->first_sample + first, n, block, raw, answers));
         DUNLIN_TRY(dunlin__stage_examples(call, &params->staging, first, n, block, raw));
     }
     return DUNLIN_OK;
@@ -275,15 +208,37 @@ static const dunlin_step_input *describe_inputs(dunlin_emit *emit, int32_t *out_
     return inputs;
 }
 
+/* The tensor of an output's labels or targets, and what is to be done to them. */
+static void emit_answer(dunlin_emit *emit, uint32_t index, input_params *params)
+{
+    dunlin_step_output *of = &emit->graph->outputs[index];
+    const bool has_labels = of->loss.loss == DUNLIN_LOSS_CROSS_ENTROPY;
+    dunlin_answer *answer = &params->answers[index];
+    *answer = (dunlin_answer){.index = index,
+                              .n_classes = of->n_classes,
+                              .n_rows = of->n_rows,
+                              .is_image = of->is_image && !has_labels,
+                              .loss = of->loss.loss};
+    const uint64_t target_bytes = (uint64_t)of->n_rows * (uint64_t)of->n_classes * sizeof(float);
+    if (answer->is_image && target_bytes > params->target_bytes) {
+        params->target_bytes = target_bytes;
+    }
+    const char *first = has_labels ? "labels" : "targets";
+    of->labels = dunlin__emit_named_tensor(
+        emit, index == 0 ? first : of->name,
+        index == 0   ? ""
+        : has_labels ? "/labels"
+                     : "/targets",
+        &(dunlin_step_tensor){.dtype = has_labels ? DUNLIN_I32 : DUNLIN_F32,
+                              .is_batched = true,
+                              .n_elements = dunlin__answer_width(answer),
+                              .mem_class = DUNLIN_MEM_INPUT});
+}
+
 void dunlin__emit_input(dunlin_emit *emit)
 {
-    const bool has_labels = emit->options->loss == DUNLIN_LOSS_CROSS_ENTROPY;
     dunlin_step_graph *graph = emit->graph;
-    const int64_t n_rows = graph->n_rows;
-    input_params params = {.n_classes = graph->n_classes,
-                           .n_rows = n_rows,
-                           .is_image = graph->is_image && !has_labels,
-                           .loss = emit->options->loss};
+    input_params params = {.n_answers = graph->n_outputs};
     int32_t channels = 1;
     emit->node_name = "input";
     params.staging.inputs = describe_inputs(emit, &channels);
@@ -295,7 +250,8 @@ void dunlin__emit_input(dunlin_emit *emit)
         (void)dunlin__emit_fail(emit, DUNLIN_OVERFLOW, "an example is empty or too large");
         return;
     }
-    dunlin_mem_access accesses[DUNLIN_STEP_MAX_INPUTS + 1];
+    dunlin_mem_access accesses[DUNLIN_STEP_MAX_INPUTS + DUNLIN_NET_MAX_OUTPUTS];
+    uint32_t n_accesses = 0;
     for (uint32_t k = 0; k < graph->n_inputs; k++) {
         const uint32_t value = part_of(emit, k).value;
         const uint32_t x = dunlin__emit_named_tensor(
@@ -306,23 +262,25 @@ void dunlin__emit_input(dunlin_emit *emit)
                                   .mem_class = DUNLIN_MEM_INPUT});
         emit->values[value].tensor = x;
         graph->input = k == 0 ? x : graph->input;
-        accesses[k] =
+        accesses[n_accesses++] =
             (dunlin_mem_access){.tensor = x, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP};
     }
-    graph->labels = dunlin__emit_named_tensor(
-        emit, has_labels ? "labels" : "targets", "",
-        &(dunlin_step_tensor){.dtype = has_labels ? DUNLIN_I32 : DUNLIN_F32,
-                              .is_batched = true,
-                              .n_elements = has_labels ? n_rows : n_rows * params.n_classes,
-                              .mem_class = DUNLIN_MEM_INPUT});
-    accesses[graph->n_inputs] = (dunlin_mem_access){
-        .tensor = graph->labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP};
-    dunlin__emit_run(emit, &(dunlin_emit_op){.kernel = &input_kernel,
-                                             .suffix = "",
-                                             .params = &params,
-                                             .params_bytes = sizeof params,
-                                             .accesses = accesses,
-                                             .n_accesses = graph->n_inputs + 1});
+    for (uint32_t k = 0; k < graph->n_outputs; k++) {
+        emit_answer(emit, k, &params);
+        accesses[n_accesses++] = (dunlin_mem_access){
+            .tensor = graph->outputs[k].labels, .mode = DUNLIN_MEM_WRITE, .parts = DUNLIN_MEM_MAP};
+    }
+    /* Of an example of several inputs only its samples are counted: any of them will do. */
+    emit->values[emit->net->input].tensor = graph->input;
+    graph->labels = graph->outputs[0].labels;
+    const size_t n_left_out = DUNLIN_NET_MAX_OUTPUTS - graph->n_outputs;
+    dunlin__emit_run(
+        emit, &(dunlin_emit_op){.kernel = &input_kernel,
+                                .suffix = "",
+                                .params = &params,
+                                .params_bytes = sizeof params - n_left_out * sizeof(dunlin_answer),
+                                .accesses = accesses,
+                                .n_accesses = n_accesses});
 }
 
 /* The persistent tensor that the graph changes first, or NONE. */

@@ -14,4 +14,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__examples_check(const dunlin_source *sourc
                                                       const dunlin_step_graph *step,
                                                       const char *subsystem, dunlin_error *error);
 
+/*
+ * The labels or targets: as many as the outputs have rows and numbers, for each output or one for
+ * all, in the form that its loss takes. In predictions they are not looked at, but for how many
+ * floats are written. ARGUMENT: the loss is over what the source does not have. MISMATCH.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__answers_check(const dunlin_source *source,
+                                                     const dunlin_step_graph *step,
+                                                     bool is_predicting, dunlin_error *error);
+
 #endif

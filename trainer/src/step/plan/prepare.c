@@ -6,6 +6,7 @@
 
 #include "step/build/choice.h"
 #include "step/context/context.h"
+#include "step/context/losses.h"
 #include "step/lower/costs.h"
 #include "step/swap/baselines.h"
 
@@ -49,6 +50,7 @@ static dunlin_step_build_options build_options(const dunlin_trainer *trainer, du
         .updates_last = options->least_budget_bytes > 0,
         .loss = options->loss,
         .label_smoothing = options->label_smoothing,
+        .losses = trainer->losses,
         .n_class_weights = options->n_class_weights,
         .has_gradient_hook = options->gradient_fn != NULL,
         .n_gradient_slots = options->n_gradient_slots,
@@ -153,6 +155,7 @@ dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net 
                             "no %s for a copy of the network of %zu nodes",
                             status == DUNLIN_MEMORY ? "memory" : "descriptor", net->n_nodes);
     }
+    DUNLIN_TRY(dunlin__losses_take(&trainer->net, &trainer->options, trainer->losses, error));
     const dunlin_step_build_options build =
         build_options(trainer, DUNLIN_EMIT_TRAIN, trainer->form);
     DUNLIN_TRY(dunlin__choice_check(&trainer->net, &build, error));

@@ -75,6 +75,7 @@ static dunlin_status build(dunlin_predictor *predictor, const dunlin_net *net, d
         .mode = DUNLIN_EMIT_INFER,
         .is_fused = true,
         .loss = DUNLIN_LOSS_CROSS_ENTROPY,
+        .has_first_output_alone = true,
     };
     dunlin_program *program = &predictor->program;
     DUNLIN_TRY(dunlin__step_build(&predictor->net, &options, hooks, &program->step, error));

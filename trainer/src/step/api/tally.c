@@ -1,0 +1,86 @@
+/*
+ * tally.c - sums over the examples of a call, output by output, and metrics of them.
+ */
+#include "tally.h"
+
+#include <dunlin/several.h>
+#include <mem/support.h>
+
+#define TOP5_LEAST_CLASSES 6
+
+void dunlin__tally_add(dunlin_tally *total, const dunlin_step_graph *step,
+                       const dunlin_step_run *run, const double *sums)
+{
+    total->n += run->n_batch;
+    total->n_counted += run->n_counted;
+    for (uint32_t i = 0; i < step->n_outputs; i++) {
+        const int64_t n_rows = step->outputs[i].n_rows;
+        const double *own = sums + i * DUNLIN_N_LOSS_SUMS;
+        dunlin_output_tally *of = &total->of[i];
+        of->n_counted += i == 0 ? run->n_counted : run->n_weighted * n_rows;
+        of->weight += dunlin__run_divisor(run, i, n_rows);
+        of->loss += own[DUNLIN_SUM_LOSS];
+        of->right += own[DUNLIN_SUM_RIGHT];
+        of->right5 += own[DUNLIN_SUM_RIGHT5];
+    }
+}
+
+double dunlin__tally_loss(const dunlin_step_graph *step, const dunlin_step_run *run,
+                          const double *sums)
+{
+    double loss = 0.0;
+    for (uint32_t i = 0; i < step->n_outputs; i++) {
+        const dunlin_step_output *of = &step->outputs[i];
+        loss += (double)of->loss.weight * (sums[i * DUNLIN_N_LOSS_SUMS + DUNLIN_SUM_LOSS] /
+                                           dunlin__run_divisor(run, i, of->n_rows));
+    }
+    return loss;
+}
+
+static dunlin_metrics metrics_of(const dunlin_step_output *output, const dunlin_output_tally *of,
+                                 int64_t n_examples)
+{
+    const double n = of->n_counted > 0 ? (double)of->n_counted : 1.0;
+    const double weight = of->n_counted > 0 ? of->weight : 1.0;
+    const dunlin_loss loss = output->loss.loss;
+    dunlin_metrics metrics = {
+        .n_examples = n_examples,
+        .loss = of->loss / weight,
+        .accuracy = of->right / (loss == DUNLIN_LOSS_BCE ? n * output->n_classes : n),
+        .n_counted = of->n_counted,
+        .weight = of->weight,
+    };
+    const bool is_of_classes =
+        loss == DUNLIN_LOSS_CROSS_ENTROPY || loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
+    if (is_of_classes && output->n_classes >= TOP5_LEAST_CLASSES) {
+        metrics.top5_accuracy = of->right5 / n;
+    }
+    return metrics;
+}
+
+void dunlin__tally_metrics(dunlin_trainer *trainer, const dunlin_tally *total,
+                           dunlin_metrics *out_metrics)
+{
+    const dunlin_step_graph *step = trainer->train.step;
+    double loss = 0.0;
+    for (uint32_t i = 0; i < step->n_outputs; i++) {
+        const dunlin_step_output *output = &step->outputs[i];
+        trainer->output_metrics[i] = metrics_of(output, &total->of[i], total->n);
+        loss += (double)output->loss.weight * trainer->output_metrics[i].loss;
+    }
+    if (out_metrics != NULL) {
+        *out_metrics = trainer->output_metrics[0];
+        out_metrics->loss = loss;
+    }
+}
+
+dunlin_status dunlin_trainer_get_output_metrics(const dunlin_trainer *trainer, int32_t index,
+                                                dunlin_metrics *out_metrics)
+{
+    if (trainer == NULL || out_metrics == NULL || index < 0 ||
+        index >= (int32_t)trainer->train.step->n_outputs) {
+        return DUNLIN_ARGUMENT;
+    }
+    *out_metrics = trainer->output_metrics[index];
+    return DUNLIN_OK;
+}
