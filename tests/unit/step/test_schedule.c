@@ -112,7 +112,7 @@ Test(schedule, wrong_options)
         const char *text;
         dunlin_trainer_options options;
     } cases[] = {
-        {"option loss", {.loss = (dunlin_loss)4}},
+        {"option loss", {.loss = (dunlin_loss)7}},
         {"label_smoothing", {.label_smoothing = 1.0F}},
         {"label_smoothing", {.label_smoothing = 0.1F, .loss = DUNLIN_LOSS_MSE}},
         {"option optimizer", {.optimizer = (dunlin_optimizer)-1}},

@@ -16,6 +16,12 @@
  * output's too, but for dunlin_trainer_predict_output(). Class weights belong to the first output,
  * labels cannot be ignored with several, and a precision of integers has one output.
  *
+ * Losses with a margin m compare embeddings; t in [0, 1] is a target. DUNLIN_LOSS_CONTRASTIVE over
+ * a distance y (Hadsell et al. 2006): t y^2 + (1 - t) max(0, m - y)^2, right on its side of m / 2.
+ * DUNLIN_LOSS_COSINE over a cosine, as CosineEmbeddingLoss: t (1 - y) + (1 - t) max(0, y - m),
+ * right on its side of (1 + m) / 2. DUNLIN_LOSS_TRIPLET over y, the distance to the positive less
+ * that to the negative, as TripletMarginLoss: t max(0, y + m), right below 0. Means as of BCE.
+ *
  * Example: are two images of the same thing? Both go through one convolution.
  *
  * @code
@@ -80,6 +86,22 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish_outputs(
 DUNLIN_API dunlin_value dunlin_builder_abs_difference(dunlin_builder *builder, dunlin_value left,
                                                       dunlin_value right);
 
+/** The distance sqrt(1e-12 + the sum of (left - right)^2) of two values of one shape: one number.
+ * For DUNLIN_LOSS_CONTRASTIVE; a difference of two for DUNLIN_LOSS_TRIPLET.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_distance(dunlin_builder *builder, dunlin_value left,
+                                                dunlin_value right);
+/** The cosine of two values of one shape, for DUNLIN_LOSS_COSINE: the sum of left * right by the
+ * square root of the product of both sums of squares, each with 1e-12 added.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_cosine(dunlin_builder *builder, dunlin_value left,
+                                              dunlin_value right);
+/** left - right, of two values of one shape. @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_subtract(dunlin_builder *builder, dunlin_value left,
+                                                dunlin_value right);
+
 /** An input of a model. The library makes it and sets struct_size. */
 typedef struct dunlin_model_input {
     size_t struct_size;
@@ -125,6 +147,7 @@ typedef struct dunlin_output_loss {
     dunlin_loss loss;
     float weight; /* INIT writes 1; finite and not negative */
     float label_smoothing;
+    float margin; /* CONTRASTIVE, COSINE, TRIPLET; 0: the loss's own, which is 1, of COSINE 0 */
 } dunlin_output_loss;
 #define DUNLIN_OUTPUT_LOSS_INIT DUNLIN_SIZED_INIT_1(dunlin_output_loss, weight, 1.0F)
 

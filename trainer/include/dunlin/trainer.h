@@ -87,16 +87,16 @@ typedef enum dunlin_loss {
     /* Binary cross-entropy with float targets t in [0, 1], as BCEWithLogitsLoss: the mean over
      * examples and outputs of -t log s - (1 - t) log(1 - s), s = 1 / (1 + exp(-y)). */
     DUNLIN_LOSS_BCE = 2,
-    /* Cross-entropy with float targets t in [0, 1], a share for each class, as CrossEntropyLoss
-     * with probabilities: the mean of -sum of ((1 - s) t + s / classes) log p. Shares need not add
-     * up to 1. Where one is 1 and the others are 0 it is DUNLIN_LOSS_CROSS_ENTROPY, to the bit, and
-     * so it is of a source without read_targets_fn, whose labels are taken as that. An answer is
-     * right if it is the class of the largest share, the first of equal ones. */
-    DUNLIN_LOSS_SOFT_CROSS_ENTROPY = 3
+    /* With float targets t in [0, 1], a share for each class: the mean of -sum of ((1 - s) t +
+     * s / classes) log p, whatever they add up to. With one 1, or over labels, it is CROSS_ENTROPY
+     * to the bit. Right is the class of the largest share, the first of equal ones. */
+    DUNLIN_LOSS_SOFT_CROSS_ENTROPY = 3,
+    DUNLIN_LOSS_CONTRASTIVE = 4, /* over distances; like the next ones in several.h */
+    DUNLIN_LOSS_COSINE = 5,      /* over cosines */
+    DUNLIN_LOSS_TRIPLET = 6      /* over differences of distances */
 } dunlin_loss;
 
-/** One pass over each parameter w with gradient g, in place; PyTorch's formulas. d is weight_decay,
- * step t = 1, 2, ... */
+/** One pass over parameter w with gradient g; PyTorch's formulas. d: weight_decay; t = 1, 2, ... */
 typedef enum dunlin_optimizer {
     /* g += d w; m = momentum m + g; w -= lr m (Nesterov: lr (g + momentum m)). */
     DUNLIN_OPTIMIZER_SGD = 0,

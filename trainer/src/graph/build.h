@@ -25,7 +25,7 @@ typedef struct dunlin_precision dunlin_precision; /* integer/precision.h */
 /* The loss of an output, and its weight in the sum of all. */
 typedef struct dunlin_step_loss {
     dunlin_loss loss;
-    float weight, smoothing;
+    float weight, smoothing, margin;
 } dunlin_step_loss;
 
 typedef struct dunlin_step_build_options {

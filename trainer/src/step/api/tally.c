@@ -43,10 +43,11 @@ static dunlin_metrics metrics_of(const dunlin_step_output *output, const dunlin_
     const double n = of->n_counted > 0 ? (double)of->n_counted : 1.0;
     const double weight = of->n_counted > 0 ? of->weight : 1.0;
     const dunlin_loss loss = output->loss.loss;
+    const bool is_of_each = loss == DUNLIN_LOSS_BCE || loss >= DUNLIN_LOSS_CONTRASTIVE;
     dunlin_metrics metrics = {
         .n_examples = n_examples,
         .loss = of->loss / weight,
-        .accuracy = of->right / (loss == DUNLIN_LOSS_BCE ? n * output->n_classes : n),
+        .accuracy = of->right / (is_of_each ? n * output->n_classes : n),
         .n_counted = of->n_counted,
         .weight = of->weight,
     };

@@ -6,6 +6,7 @@
  * step is cut into slices.
  */
 #include "graph/emit.h"
+#include "margin.h"
 #include "net/outputs.h"
 
 #include <mem/support.h>
@@ -21,13 +22,14 @@ typedef struct loss_params {
     int64_t n_rows; /* of a sample */
     bool is_image;  /* rows are pixels: predictions have channels first */
     dunlin_loss loss;
-    float weight, smoothing;
+    float weight, smoothing, margin;
     dunlin_end end;
 } loss_params;
 
-static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_loss_call *call)
+static void run_rows(const dunlin_step_run *run, const loss_params *params,
+                     const dunlin_loss_call *call)
 {
-    switch (kind) {
+    switch (params->loss) {
     case DUNLIN_LOSS_CROSS_ENTROPY:
     case DUNLIN_LOSS_SOFT_CROSS_ENTROPY:
         run->kernels->softmax_loss(call);
@@ -37,6 +39,11 @@ static void run_rows(const dunlin_step_run *run, dunlin_loss kind, const dunlin_
         break;
     case DUNLIN_LOSS_BCE:
         run->kernels->logistic_loss(call);
+        break;
+    case DUNLIN_LOSS_CONTRASTIVE:
+    case DUNLIN_LOSS_COSINE:
+    case DUNLIN_LOSS_TRIPLET:
+        dunlin__margin_loss(params->loss, params->margin, call);
         break;
     }
 }
@@ -60,7 +67,7 @@ static void run_weighted(const dunlin_kernel_call *call, const dunlin_loss_call 
             weights[i] =
                 run->source->weight_fn(run->source->ctx, dunlin__run_example(run, position));
         }
-        run_rows(run, params->loss, &block);
+        run_rows(run, params, &block);
         block.logits += block.n_rows * block.classes;
         if (block.labels != NULL) {
             block.labels += block.n_rows;
@@ -157,7 +164,7 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
         .threads = run->threads,
     };
     if (run->source->weight_fn == NULL) {
-        run_rows(run, params->loss, &loss);
+        run_rows(run, params, &loss);
     } else {
         run_weighted(call, &loss);
     }
@@ -239,6 +246,7 @@ static uint32_t emit_loss_op(dunlin_emit *emit, uint32_t index)
                                 .loss = of->loss.loss,
                                 .weight = of->loss.weight,
                                 .smoothing = of->loss.smoothing,
+                                .margin = of->loss.margin,
                                 .end = of->end};
     dunlin__emit_run(
         emit, &(dunlin_emit_op){.kernel = has_grad ? &loss_grad_kernel : &loss_kernel,

@@ -27,7 +27,7 @@ static uint32_t find_output(const dunlin_net *net, const char *name)
 static dunlin_status check_loss(const dunlin_output_loss *from, dunlin_error *error)
 {
     const char *name = from->name;
-    if (from->loss < DUNLIN_LOSS_CROSS_ENTROPY || from->loss > DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
+    if (from->loss < DUNLIN_LOSS_CROSS_ENTROPY || from->loss > DUNLIN_LOSS_TRIPLET) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "output \"%.80s\": loss is %d; it must be one of dunlin_loss", name,
                             (int)from->loss);
@@ -36,6 +36,12 @@ static dunlin_status check_loss(const dunlin_output_loss *from, dunlin_error *er
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "output \"%.80s\": weight is %g; it must be finite and not negative",
                             name, (double)from->weight);
+    }
+    if (!isfinite(from->margin) || (from->margin != 0.0F && from->loss < DUNLIN_LOSS_CONTRASTIVE)) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "output \"%.80s\": margin is %g; it must be finite, and 0 but with the "
+                            "losses that have one",
+                            name, (double)from->margin);
     }
     const bool is_of_classes =
         from->loss == DUNLIN_LOSS_CROSS_ENTROPY || from->loss == DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
@@ -47,6 +53,12 @@ static dunlin_status check_loss(const dunlin_output_loss *from, dunlin_error *er
                             name, (double)from->label_smoothing);
     }
     return DUNLIN_OK;
+}
+
+/* The margin that a loss has of its own. */
+static float margin_of(dunlin_loss loss)
+{
+    return loss == DUNLIN_LOSS_CONTRASTIVE || loss == DUNLIN_LOSS_TRIPLET ? 1.0F : 0.0F;
 }
 
 /* One entry of options.outputs, into its output's place. */
@@ -67,8 +79,11 @@ static dunlin_status take_one(const dunlin_net *net, const void *entry, dunlin_s
     }
     DUNLIN_TRY(check_loss(&from, error));
     is_set[index] = true;
-    out[index] = (dunlin_step_loss){
-        .loss = from.loss, .weight = from.weight, .smoothing = from.label_smoothing};
+    out[index] =
+        (dunlin_step_loss){.loss = from.loss,
+                           .weight = from.weight,
+                           .smoothing = from.label_smoothing,
+                           .margin = from.margin != 0.0F ? from.margin : margin_of(from.loss)};
     return DUNLIN_OK;
 }
 
@@ -85,8 +100,10 @@ dunlin_status dunlin__losses_take(const dunlin_net *net, dunlin_trainer_options 
                             options->n_outputs);
     }
     for (uint32_t i = 0; i < n_outputs; i++) {
-        out[i] = (dunlin_step_loss){
-            .loss = options->loss, .weight = 1.0F, .smoothing = options->label_smoothing};
+        out[i] = (dunlin_step_loss){.loss = options->loss,
+                                    .weight = 1.0F,
+                                    .smoothing = options->label_smoothing,
+                                    .margin = margin_of(options->loss)};
     }
     const unsigned char *at = (const unsigned char *)options->outputs;
     for (int32_t i = 0; i < options->n_outputs; i++) {

@@ -135,8 +135,7 @@ static dunlin_status check_class_weights(const dunlin_trainer_options *options, 
 
 static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_error *error)
 {
-    if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY ||
-        options->loss > DUNLIN_LOSS_SOFT_CROSS_ENTROPY) {
+    if (options->loss < DUNLIN_LOSS_CROSS_ENTROPY || options->loss > DUNLIN_LOSS_TRIPLET) {
         return fail_option(error, "loss", (double)options->loss, "one of dunlin_loss");
     }
     if (!(options->label_smoothing >= 0.0F && options->label_smoothing < 1.0F)) {
