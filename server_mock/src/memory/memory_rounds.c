@@ -264,8 +264,8 @@ dunlin__memory_work dunlin__memory_take(const dunlin__memory *memory, uint32_t c
                                         const dunlin__commit_request *commit, double norm)
 {
     const dunlin__server *server = &memory->server;
-    dunlin__memory_work work = {
-        .row = dunlin__tally_contribution(server, server->round.round, client_index, commit)};
+    dunlin__memory_work work = {.row = dunlin__server_tally_contribution(
+                                    server, server->round.round, client_index, commit)};
     work.row.norm = norm;
     work.scale = scale_of(memory, norm);
     return work;
@@ -393,7 +393,7 @@ static void fill_verdict(const dunlin__memory *memory, const dunlin__memory_end 
 static void fill_row(dunlin__memory *memory, const dunlin__memory_work *works, size_t n,
                      const dunlin__memory_end *end, dunlin__round_row *row)
 {
-    dunlin__tally tally = {0};
+    dunlin__server_tally tally = {0};
     row->state = DUNLIN_ROUND_CLOSED;
     row->reason = n >= dunlin__server_goal(&memory->server) ? DUNLIN_CLOSE_GOAL : DUNLIN_CLOSE_ALL;
     row->n_participants = n;
@@ -401,10 +401,10 @@ static void fill_row(dunlin__memory *memory, const dunlin__memory_work *works, s
     row->norm_bound =
         memory->is_guarded && n >= memory->server.task.min_reports ? memory->bound : 0;
     for (size_t i = 0; i < n; i++) {
-        dunlin__tally_add(&tally, &works[i].row);
+        dunlin__server_tally_add(&tally, &works[i].row);
         row->n_scaled += row->norm_bound > 0 && works[i].scale < 1 ? 1 : 0;
     }
-    dunlin__tally_fill(&tally, row);
+    dunlin__server_tally_fill(&tally, row);
     row->clip_norm = row->is_evaluation ? 0 : dunlin__clip_norm(&memory->server);
     fill_failure(memory, end, n, row);
     fill_verdict(memory, end, row);

@@ -306,7 +306,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     const dunlin__commit_request *commit = &call->commit;
     const bool is_private = server->task.dp.is_on;
     /* buffered: a later round than the assignment's */
-    dunlin__contribution_row row = dunlin__tally_contribution(
+    dunlin__contribution_row row = dunlin__server_tally_contribution(
         server, server->round.round, call->device->row.client_index, commit);
     row.device = call->device->row.row;
     memcpy(row.assignment, assignment->id, sizeof row.assignment);

@@ -59,7 +59,7 @@ typedef struct closing {
     size_t n;
     size_t capacity;
     size_t n_lost; /* accepted updates whose files are not there, or not whole */
-    dunlin__tally tally;
+    dunlin__server_tally tally;
     uint64_t from_file; /* the base that the next one is made from */
     uint64_t next_base; /* the round whose model that is */
     bool is_guarded;
@@ -96,7 +96,7 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     /* SCAFFOLD's average is over devices, as its variates are (Karimireddy et al. 2020). */
     input->weight = layout->has_control ? 1.0 : row->weight;
     all->n++;
-    dunlin__tally_add(&all->tally, row);
+    dunlin__server_tally_add(&all->tally, row);
     return DUNLIN_OK;
 }
 
@@ -246,7 +246,7 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->n_dropped += server->task.buffered.is_on ? 0 : counts.n_assigned; /* else they go on */
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
-    dunlin__tally_fill(&all->tally, row);
+    dunlin__server_tally_fill(&all->tally, row);
     if (dunlin__private_is_secret(server)) { /* how many came is not to be told either */
         row->n_participants = 0;
         row->n_dropped = 0;

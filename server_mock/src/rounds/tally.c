@@ -24,9 +24,9 @@ static void take_metrics(const dunlin__commit_request *commit, dunlin__device_me
     }
 }
 
-dunlin__contribution_row dunlin__tally_contribution(const dunlin__server *server, uint64_t round,
-                                                    int64_t client_index,
-                                                    const dunlin__commit_request *commit)
+dunlin__contribution_row dunlin__server_tally_contribution(const dunlin__server *server,
+                                                           uint64_t round, int64_t client_index,
+                                                           const dunlin__commit_request *commit)
 {
     const bool is_private = server->task.dp.is_on;
     uint64_t weight = is_private ? 1 : commit->n_examples; /* there a device counts once */
@@ -51,7 +51,8 @@ dunlin__contribution_row dunlin__tally_contribution(const dunlin__server *server
     return row;
 }
 
-void dunlin__tally_add(dunlin__tally *tally, const dunlin__contribution_row *contribution)
+void dunlin__server_tally_add(dunlin__server_tally *tally,
+                              const dunlin__contribution_row *contribution)
 {
     tally->weight_sum += contribution->weight;
     tally->n_within += contribution->within_clip == DUNLIN_V1_WITHIN_CLIP_YES ? 1 : 0;
@@ -64,7 +65,7 @@ void dunlin__tally_add(dunlin__tally *tally, const dunlin__contribution_row *con
     }
 }
 
-void dunlin__tally_fill(const dunlin__tally *tally, dunlin__round_row *row)
+void dunlin__server_tally_fill(const dunlin__server_tally *tally, dunlin__round_row *row)
 {
     const size_t n_told = tally->n_within + tally->n_beyond;
     row->weight_sum = tally->weight_sum;
