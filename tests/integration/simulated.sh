@@ -120,6 +120,7 @@ assert e["rounds"][0]["devices"]["loss_after"] < e["rounds"][0]["devices"]["loss
 assert 0 < d["rounds"][0]["peak_bytes_max"] < e["rounds"][0]["peak_bytes_max"], (d["rounds"][0], e["rounds"][0])
 PYTHON
 # Part of the work: slow devices do what they can by half of the deadline, and are late no more.
+costs=costs.json
 run devices 1 3 part "${odd[@]}" --partial 0.5
 run devices 2 3 same "${odd[@]}" --partial 0.5
 cmp part.csv same.csv

@@ -177,6 +177,18 @@ void dunlin__serve_put(dunlin__call_state *call)
 
 /* ---- commit ---- */
 
+/* A round that overlaps with the next is closed at once: what comes meanwhile comes again. */
+static bool refuse_full(dunlin__call_state *call)
+{
+    const bool is_full = dunlin__buffered_is_full(call->server, dunlin__server_now(call->server));
+    if (is_full) {
+        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
+                              "round %" PRIu64 " is being closed; commit again",
+                              call->server->round.round);
+    }
+    return is_full;
+}
+
 /* True if the assignment is still worth the copying. */
 static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_assignment,
                         bool *out_is_wanted)
@@ -190,6 +202,8 @@ static bool wants_spool(dunlin__call_state *call, dunlin__assignment_row *out_as
     call->round = out_assignment->round;
     agree_on_packing(call, out_assignment);
     call->clip_norm = *out_is_wanted ? dunlin__clip_norm(server) : 0;
+    /* Here rather than in the transaction, whose failure would make the state be read again. */
+    is_found = is_found && !(*out_is_wanted && refuse_full(call));
     (void)pthread_mutex_unlock(&server->lock);
     return is_found;
 }
@@ -352,10 +366,7 @@ void dunlin__serve_commit(dunlin__call_state *call)
                                         &assignment, call->reply)) {
         return;
     }
-    if (dunlin__buffered_is_full(call->server, call->now_ms)) {
-        dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
-                              "round %" PRIu64 " is being closed; commit again",
-                              call->server->round.round);
+    if (refuse_full(call)) {
         return;
     }
     const char *text = "";

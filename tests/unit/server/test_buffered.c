@@ -116,6 +116,7 @@ Test(buffered, what_is_too_old_is_late_and_makes_place)
     dunlin__server_tick(&fixture.server);
     cr_assert_eq(fixture.server.round.round, 3);
     dunlin__commit_response answer;
+    devices[3].manifest_sha256[0] = 1; /* it has put nothing, but that is not looked at */
     cr_assert_eq(test_commit(&devices[3], 1, NULL, &answer), 200);
     cr_expect_eq(answer.outcome, DUNLIN_V1_COMMIT_OUTCOME_LATE);
     cr_expect_str_eq(answer.text, "the base is older than max_staleness");
@@ -126,9 +127,15 @@ Test(buffered, what_is_too_old_is_late_and_makes_place)
 
 Test(buffered, each_has_a_deadline_of_its_own)
 {
+    const float update[N_VALUES] = {1};
+    dunlin__put_response put;
     begin();
     for (int d = 0; d < 3; d++) {
         test_join(&devices[d], &fixture, d);
+        if (d == 0) {
+            cr_assert_eq(test_put(&devices[d], update, &put), 200);
+            test_send_chunks(&devices[d], update);
+        }
         fixture.now_ms += 40000;
     }
     cr_expect_eq(fixture.server.round.deadline_ms, 0);
@@ -177,7 +184,7 @@ Test(buffered, what_comes_while_a_round_closes_comes_again)
     cr_expect_eq(test_commit(&devices[2], 1, NULL, &answer), 503);
     dunlin__server_tick(&fixture.server);
     cr_assert_eq(fixture.server.round.round, 2);
-    cr_expect_eq(test_commit(&devices[2], 1, NULL, &answer), 200);
+    cr_expect_eq(test_commit(&devices[2], 1, NULL, &answer), 200, "%s", devices[2].status.text);
     cr_expect_eq(answer.outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED);
     cr_expect_eq(count().n_accepted, 1);
     end();
@@ -253,7 +260,7 @@ Test(buffered, what_does_not_go_with_it_is_refused_by_name)
     REFUSED("\"buffered\": {}, \"plan\": {\"clip_norm\": 1, \"clip_quantile\": 0.5}",
             "clip_quantile");
     REFUSED("\"buffered\": {}, \"dp\": {\"clip\": 1, \"noise\": 1, \"delta\": 1e-5, "
-            "\"sampling\": \"arrival\"}",
+            "\"population\": 1000, \"sampling\": \"arrival\"}",
             "buffered");
     REFUSED("\"buffered\": {\"max_staleness\": 33}", "max_staleness");
     REFUSED("\"buffered\": {\"exponent\": -1}", "exponent");

@@ -309,7 +309,7 @@ Test(select, what_it_cannot_be_is_refused_by_name)
     REFUSED("{\"kind\": \"utility\", \"tiers\": 5}", "selection.tiers does not go with");
     REFUSED("{\"kind\": \"utility\", \"explore\": 1.5}", "explore");
     REFUSED("{\"kind\": \"utility\"}, \"dp\": {\"clip\": 1, \"noise\": 1, \"delta\": 1e-5, "
-            "\"sampling\": \"arrival\"}",
+            "\"population\": 1000, \"sampling\": \"arrival\"}",
             "selection");
     test_server_end(&fixture);
 }
