@@ -202,14 +202,41 @@ static dunlin_status train(direct *own)
 
 /* ---- the update ---- */
 
+/* A trainer keeps a dense layer's weights transposed, so that neighbours of a row lie far apart
+ * there, and neighbours of a column in one line of the cache: a tile of both is read at a time. */
+#define TILE_ROWS 16
+#define TILE_VALUES 256
+
+static dunlin_status read_rows(const dunlin__clip *clip, const dunlin__update_values *values,
+                               int32_t index, const dunlin_shape *shape, float *out)
+{
+    const int64_t n_rows = shape->dims[0];
+    const int64_t n_row = shape->dims[1];
+    for (int64_t top = 0; top < n_rows; top += TILE_ROWS) {
+        const int64_t bottom = top + TILE_ROWS < n_rows ? top + TILE_ROWS : n_rows;
+        for (int64_t first = 0; first < n_row; first += TILE_VALUES) {
+            const int64_t left = n_row - first;
+            const int64_t n = left < TILE_VALUES ? left : TILE_VALUES;
+            for (int64_t row = top; row < bottom; row++) {
+                const int64_t at = row * n_row + first;
+                DUNLIN_TRY(dunlin__clip_read(clip, values, index, at, n, out + at));
+            }
+        }
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status read_plain(direct *own, const dunlin__clip *clip,
                                 const dunlin__update_values *values, float *out)
 {
     for (int32_t i = 0; i < own->n_shared; i++) {
         const int32_t index = own->base_index[i];
-        const int64_t n = own->table->tensors[index].n_elements;
-        DUNLIN_TRY(dunlin__clip_read(clip, values, index, 0, n, out));
-        out += n;
+        const dunlin_weights_tensor *tensor = &own->table->tensors[index];
+        const dunlin_shape *shape = &tensor->shape;
+        const bool has_rows = shape->n_dims == 2 && shape->dims[1] >= 2 * TILE_VALUES;
+        DUNLIN_TRY(has_rows ? read_rows(clip, values, index, shape, out)
+                            : dunlin__clip_read(clip, values, index, 0, tensor->n_elements, out));
+        out += tensor->n_elements;
     }
     return DUNLIN_OK;
 }
