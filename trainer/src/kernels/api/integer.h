@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #define DUNLIN_INT_MOST 127
+#define DUNLIN_INT_MOST_PAIR (DUNLIN_INT_MOST * 128) /* of 128 * high + low */
 /* Products of two int8 that an int32 surely holds: 127 * 127 * n < 2^31. The caller refuses a
  * forward pass or an input gradient of more, and has weight gradients of more in 64 bits. */
 #define DUNLIN_INT_MOST_TERMS 133144
@@ -56,6 +57,8 @@ typedef struct dunlin_int_rounding {
  *   addend_shift), within +-127 again and counted if it was not; with a mask 0 where not mask_low <
  *   mask < mask_high. Statistics: `largest` is that of the sums of products, before all this.
  *   `out` NULL: statistics alone.
+ * Both of them with `out_real`: float(sum of products) * unit, two roundings of float32, with
+ *   neither bias, addend, mask nor clipping; `out` and `rounding` are not looked at but for stats.
  * Weight gradient: sums += sum of dy x over the samples; out_bias += sum of dy.
  */
 typedef struct dunlin_int_conv_call {
@@ -66,6 +69,9 @@ typedef struct dunlin_int_conv_call {
     const int32_t *bias; /* forward: of the sums' exponent; may be NULL */
     const int8_t *dy;    /* both gradients */
     int8_t *out;         /* forward: y; input gradient: dx */
+    float *out_real;     /* or instead of it: the products as floats; else NULL */
+    float unit;          /* of out_real */
+    bool is_added;       /* out_real += that */
     dunlin_int_rounding rounding;
     int32_t low, high;    /* forward: -127 and 127 for none, low = 0: ReLU */
     const int8_t *addend; /* input gradient: may be NULL, and may be `out` */
@@ -195,6 +201,37 @@ typedef struct dunlin_int_quantise_call {
     dunlin_threads *threads;
 } dunlin_int_quantise_call;
 
+/* What is counted of the floats of one unit. Order-free: a maximum and whole numbers, also in
+ * `squares`, exact below 2^53. */
+typedef struct dunlin_int_spread {
+    double squares;    /* sum of floor(64 * min(|x| / unit, 127.5))^2 */
+    int64_t n;         /* values */
+    int64_t n_clipped; /* beyond +-127 units after rounding */
+    int64_t n_beyond;  /* whose magnitude is above `limits` */
+    int64_t fines;     /* one unit: sum of floor(64 * min(|x| / unit, 127.5)) */
+    int64_t wholes;    /* one unit: sum of the magnitudes as they were rounded */
+    int32_t largest;   /* bits of the largest magnitude; 0x7F800000 or more: one is not finite */
+} dunlin_int_spread;
+
+/*
+ * Rows of floats to int8, with real units: q = |x| * (1 / unit), half away from zero, within +-127,
+ * with the sign of x; 0 for not-a-number. One unit for all, or one a channel.
+ *
+ * With `out_low` q is within +-DUNLIN_INT_MOST_PAIR, and two int8: q = 128 * out + out_low, where
+ * the magnitude of out_low is up to 64; `fines` and `wholes` are not counted then.
+ */
+typedef struct dunlin_int_real_call {
+    int64_t n_rows, channels;
+    bool is_by_channel;
+    const float *x;
+    const float *units;  /* above 0; `channels`, or one */
+    const float *limits; /* by channel: of n_beyond; NULL: neither it nor squares are wanted */
+    int8_t *out;         /* NULL: it is only counted */
+    int8_t *out_low;     /* one unit, with `out`; may be NULL */
+    dunlin_int_spread *spreads; /* `channels`, or one; added to; may be NULL */
+    dunlin_threads *threads;
+} dunlin_int_real_call;
+
 typedef struct dunlin_int_kernels {
     const char *isa; /* the set, then "+vnni", "-vnni", "+dotprod" or "-dotprod" where it has two */
 
@@ -224,6 +261,7 @@ typedef struct dunlin_int_kernels {
 
     /* False: a value is not finite; `out` then holds 0 for not-a-number. */
     bool (*quantise)(const dunlin_int_quantise_call *call);
+    void (*quantise_real)(const dunlin_int_real_call *call);
     /* out = x * 2^exponent, exact where a float holds it */
     void (*dequantise)(int64_t n, const int8_t *x, int32_t exponent, float *out,
                        dunlin_threads *threads);

@@ -22,5 +22,6 @@ const dunlin_int_kernels K(int_kernels) = {
     .pool_backward = K(int_pool_backward),
     .transpose = K(int_transpose),
     .quantise = K(int_quantise),
+    .quantise_real = K(int_quantise_real),
     .dequantise = K(int_dequantise),
 };

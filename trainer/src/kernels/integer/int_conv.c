@@ -214,6 +214,9 @@ static void rows_task(void *ctx, size_t slot)
         (int64_t *)(void *)((char *)a + int_room((job->plan.rows * job->plan.pitch + INT_SLACK) *
                                                  (int64_t)sizeof(dot_a)));
     int_target target = {.out = call->out,
+                         .real = call->out_real,
+                         .unit = call->unit,
+                         .is_added = call->is_added,
                          .at = at,
                          .shift = call->rounding.shift,
                          .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,

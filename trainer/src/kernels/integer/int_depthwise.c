@@ -247,7 +247,7 @@ ALWAYS_INLINE void depthwise_pixel(const int_depthwise_job *job, const int8_t *c
         int_run sums =
             run_sums(job, taps, run, n, job->starts[is_part ? job->n_runs : run], groups);
 #if DOT_OFFSET != 0
-        if (target->addend == NULL) {
+        if (target->addend == NULL && target->real == NULL) {
             run_finish(target, &sums, at + c, n, (run_count *)count);
             continue;
         }
@@ -270,6 +270,9 @@ static void depthwise_task(void *ctx, size_t task)
     taps.next = 0;
     taps.moved = 0;
     int_target target = {.out = call->out,
+                         .real = call->out_real,
+                         .unit = call->unit,
+                         .is_added = call->is_added,
                          .shift = call->rounding.shift,
                          .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,
                          .high = job->is_input_grad ? DUNLIN_INT_MOST : call->high};

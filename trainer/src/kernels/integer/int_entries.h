@@ -26,6 +26,7 @@ void K(int_pool_backward)(const dunlin_int_pool_call *call);
 void K(int_transpose)(int64_t n, int64_t rows, int64_t columns, const int8_t *x, int8_t *y,
                       dunlin_threads *threads);
 bool K(int_quantise)(const dunlin_int_quantise_call *call);
+void K(int_quantise_real)(const dunlin_int_real_call *call);
 void K(int_dequantise)(int64_t n, const int8_t *x, int32_t exponent, float *out,
                        dunlin_threads *threads);
 

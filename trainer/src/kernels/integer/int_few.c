@@ -135,8 +135,13 @@ static void few_task(void *ctx, size_t slot)
     const dunlin_int_conv_call *call = few->call;
     const int64_t width = call->shape->out_c;
     int_run *sums = (int_run *)(void *)((char *)few->rooms + (int64_t)slot * few->room_bytes);
-    int_target target = {
-        .out = call->out, .shift = call->rounding.shift, .low = call->low, .high = call->high};
+    int_target target = {.out = call->out,
+                         .real = call->out_real,
+                         .unit = call->unit,
+                         .is_added = call->is_added,
+                         .shift = call->rounding.shift,
+                         .low = call->low,
+                         .high = call->high};
     for (int64_t unit = shares_take(&job->shared, (int64_t)slot); unit < job->shared.n_units;
          unit = shares_take(&job->shared, (int64_t)slot)) {
         const int64_t first = unit * FEW_COLUMNS;

@@ -101,9 +101,12 @@ void K(int_copy_long)(const int_window *window, int8_t *to);
 void K(int_pack_window)(const int_window *window, dot_a *to);
 void K(int_copy_window)(const int_window *window, int8_t *to);
 
-/* The target of K(int_store): int8 rows. */
+/* The target of K(int_store): int8 rows, or rows of floats. */
 typedef struct int_target {
     int8_t *out;
+    float *real; /* or instead of it */
+    float unit;
+    bool is_added;
     const int64_t *at; /* element of the output where each row of the block begins */
     int64_t column;    /* and the block's first column in it */
     int32_t shift, low, high;

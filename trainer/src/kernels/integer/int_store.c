@@ -1,5 +1,6 @@
 /*
- * int_store.c - a tile of sums to int8: rounded, counted, added to, masked and clipped.
+ * int_store.c - a tile of sums to int8: rounded, counted, added to, masked and clipped; or to
+ * floats, each times one unit.
  *
  * Invariant: a mask is read where it is written over, and before.
  */
@@ -194,6 +195,21 @@ static vint largest_of(int64_t n_rows, int64_t n, const int32_t *tile)
     return largest;
 }
 
+static void store_real(const int_target *target, const int64_t *at, int64_t n_rows, int64_t n,
+                       const int32_t *tile)
+{
+    const vfloat unit = vset1(target->unit);
+    for (int64_t i = 0; i < n_rows; i++) {
+        for (int64_t j = 0; j < n; j += VEC) {
+            const vint sums = vint_load(tile + i * INT_WIDTH + j);
+            const int32_t left = vec_left(n, j);
+            float *to = target->real + at[i] + j;
+            const vfloat v = __builtin_convertvector(sums, vfloat) * unit;
+            vstore_n(to, target->is_added ? vload_n(to, left) + v : v, left);
+        }
+    }
+}
+
 void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t column, int64_t n,
                   const int32_t *tile)
 {
@@ -205,6 +221,10 @@ void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t c
     int64_t at[INT_ROWS];
     for (int64_t i = 0; i < n_rows; i++) {
         at[i] = target->at[row + i] + target->column + column;
+    }
+    if (target->real != NULL) {
+        store_real(target, at, n_rows, n, tile);
+        return;
     }
     if (target->out == NULL) {
         largest = largest_of(n_rows, n, tile);
