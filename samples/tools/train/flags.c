@@ -342,8 +342,11 @@ static const arg flags_table[] = {
     {"--ignore-label", ARG_I64, AT(ignore_label), "N",
      "of cross-entropy: examples with this label do not count (none)", INT32_MIN, INT32_MAX,
      AT(has_ignore_label)},
-    {"--precision", ARG_TEXT, AT(precision), "fp32|niti",
-     "the numbers to train in: niti has int8 weights, activations and errors (fp32)", 0, 0, 0},
+    {"--precision", ARG_TEXT, AT(precision), "NAME",
+     "the numbers to train in: niti has int8 weights, activations and errors; "
+     "adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
+     "between (fp32)",
+     0, 0, 0},
     {"--storage", ARG_TEXT, AT(storage), "exact|bf16",
      "how a step stores what it keeps: bf16 takes half the memory, and rounds (exact)", 0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",

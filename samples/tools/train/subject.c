@@ -333,9 +333,8 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.policy = flags->policy_value;
     options.baselines = dunlin_baselines_published();
     options.n_threads = (int32_t)flags->n_threads;
-    if (train_is_integer(flags)) {
-        options.precision = flags->precision;
-    } else {
+    options.precision = flags->precision;
+    if (!train_is_integer(flags)) {
         options.lr = (float)flags->lr;
         options.momentum = (float)flags->momentum;
     }

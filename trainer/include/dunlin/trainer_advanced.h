@@ -85,6 +85,12 @@ dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *sche
  * operators that it has not, with the causes; a source with weights of examples. Texts are borrowed
  * for the call.
  *
+ * "adaptive-int8", "adaptive-fixed", "octo", "wageubn", "mls": the products of convolutions and
+ * dense layers multiply int8, with ranges that follow the batches before; what is between them,
+ * gradients and updates are float32. They have every operator, loss, rate and optimiser that
+ * float32 has, and no grad_bits; ghost_statistics and `storage` are refused. Sources and what is
+ * open in them: trainer/INTEGERS.md.
+ *
  * This call sets both for the steps that follow; stages count from the trainer's first step.
  *
  * @return OK; ARGUMENT in float32, or naming what is out of its range; STATE.

@@ -124,8 +124,9 @@ typedef struct dunlin_step_graph {
     int32_t n_ghost_norms; /* batch norms with statistics of slices */
     const char *live_norm; /* the first batch norm that takes statistics of the examples; or NULL */
     const dunlin_precision *precision; /* NULL: float32 */
-    uint32_t sites;                    /* tensor, persistent: the exponents of a step in integers */
-    size_t n_sites;                    /* 0 in float32; the first are the parameters' */
+    uint32_t
+        sites; /* tensor, persistent: exponents of a step in integers, or ranges of its products */
+    size_t n_sites; /* 0 in float32; of exponents the first are the parameters' */
 } dunlin_step_graph;
 
 /*

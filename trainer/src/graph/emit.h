@@ -136,10 +136,18 @@ struct dunlin_emit {
     size_t n_pending;
     dunlin_step_op *last_ops; /* go to the end of the graph */
     size_t n_last_ops, last_ops_capacity;
-    uint32_t squares;     /* tensor: sum of the gradients' squares so far, or NONE */
-    dunlin_status status; /* the first failure */
+    uint32_t squares;                 /* tensor: sum of the gradients' squares so far, or NONE */
+    struct dunlin_products *products; /* integer/products.h; NULL: all is in float32 */
+    dunlin_status status;             /* the first failure */
     dunlin_error *error;
 };
+
+/* The node's products are in integers: it reads and writes whole tensors of floats. */
+static inline bool dunlin__emit_is_product(const dunlin_emit *emit, const dunlin_net_node *node)
+{
+    return emit->products != NULL &&
+           (node->kind == DUNLIN_OP_CONV || node->kind == DUNLIN_OP_DENSE);
+}
 
 /* Records the first failure; always returns `status`. */
 dunlin_status dunlin__emit_fail(dunlin_emit *emit, dunlin_status status, const char *text);

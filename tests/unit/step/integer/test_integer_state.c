@@ -146,8 +146,8 @@ Test(integer_state, refuses_by_name)
     dunlin_model *normed = test_small_model(true);
     const dunlin_trainer_options base = integer_options(4);
     dunlin_trainer_options options = base;
-    options.precision = "octo";
-    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "precision \"octo\" is not in this build");
+    options.precision = "int4";
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "precision \"int4\" is not in this build");
     expect_refusal(normed, &base, DUNLIN_UNSUPPORTED, "batch_norm 'body.bn1");
     options = base;
     options.loss = DUNLIN_LOSS_MSE;
@@ -163,7 +163,7 @@ Test(integer_state, refuses_by_name)
     expect_refusal(model, &options, DUNLIN_ARGUMENT, "option clip_norm is set");
     options.precision = "fp32";
     options.grad_bits = "5";
-    expect_refusal(model, &options, DUNLIN_ARGUMENT, "goes with a precision of integers");
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "grad_bits goes with precision niti");
     dunlin_model_destroy(model);
     dunlin_model_destroy(normed);
 }

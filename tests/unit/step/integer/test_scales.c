@@ -124,8 +124,8 @@ Test(scales, a_model_is_checked_without_a_trainer)
     cr_expect_eq(dunlin_model_check_precision(model, "niti", &error), DUNLIN_OK);
     cr_expect_eq(dunlin_model_check_precision(normed, NULL, &error), DUNLIN_OK);
     cr_expect_eq(dunlin_model_check_precision(normed, "fp32", &error), DUNLIN_OK);
-    cr_expect_eq(dunlin_model_check_precision(model, "octo", &error), DUNLIN_UNSUPPORTED);
-    cr_expect_not_null(strstr(error.text, "precision \"octo\" is not in this build"));
+    cr_expect_eq(dunlin_model_check_precision(model, "int4", &error), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.text, "precision \"int4\" is not in this build"));
     cr_expect_eq(dunlin_model_check_precision(normed, "niti", &error), DUNLIN_UNSUPPORTED);
     cr_expect_not_null(strstr(error.text, "cannot be trained in precision niti"), "%s", error.text);
     cr_expect_eq(dunlin_model_check_precision(NULL, "niti", &error), DUNLIN_ARGUMENT);

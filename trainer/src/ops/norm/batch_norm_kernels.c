@@ -144,6 +144,9 @@ static dunlin_status commit(const dunlin_kernel_call *call, const norm_goal *goa
     const dunlin_norm_params *p = call->params;
     const float *const running[2] = {running_mean, running_var};
     float next[2];
+    if (call->run->is_calibrating) {
+        return DUNLIN_OK;
+    }
     for (int32_t c = 0; c < p->channels; c++) {
         next_running(p, goal, c, running, next);
         DUNLIN_TRY(dunlin__norm_check(call, p, next[0], next[1]));

@@ -25,6 +25,33 @@ static int32_t *mark_of(const dunlin_trainer *trainer)
     return &sites_of(trainer)[trainer->train.step->n_sites - 1].is_known;
 }
 
+/* Ranges: the same of all the examples at once, each rounded by itself, for batch norm wants them
+ * together. An evaluation rounds so without ranges, and finds none. */
+static dunlin_status calibrate_ranges(dunlin_trainer *trainer, const dunlin_step_run *run)
+{
+    const int64_t most = trainer->precision->n_calibrated;
+    dunlin_range *ranges = dunlin__values_ranges(&trainer->train, &trainer->arena);
+    const size_t last = trainer->train.step->n_sites - 1;
+    if (ranges[last].range > 0.0F) {
+        return DUNLIN_OK;
+    }
+    for (size_t i = 0; i < last; i++) {
+        ranges[i].range = 0.0F;
+        ranges[i].spread = 0.0F;
+        ranges[i].bits = 0;
+    }
+    dunlin_step_trace trace = {.largest_example = -1};
+    dunlin_step_run all = *run;
+    all.is_calibrating = true;
+    all.n_batch = run->n_batch < most ? run->n_batch : most;
+    all.out_sums = NULL;
+    all.watch = NULL;
+    all.trace = &trace;
+    DUNLIN_TRY(dunlin__exec(&trainer->train, &trainer->arena, NULL, &all));
+    ranges[last].range = 1.0F;
+    return DUNLIN_OK;
+}
+
 static dunlin_status calibrate(dunlin_trainer *trainer, const dunlin_program *program,
                                const dunlin_step_run *run)
 {
@@ -49,6 +76,9 @@ static dunlin_status calibrate(dunlin_trainer *trainer, const dunlin_program *pr
 
 dunlin_status dunlin__calibrate_step(dunlin_trainer *trainer, const dunlin_step_run *run)
 {
+    if (trainer->precision != NULL && !dunlin__precision_is_whole(trainer->precision)) {
+        return calibrate_ranges(trainer, run);
+    }
     if (trainer->precision == NULL || *mark_of(trainer) != 0) {
         return DUNLIN_OK;
     }
@@ -59,7 +89,7 @@ dunlin_status dunlin__calibrate_step(dunlin_trainer *trainer, const dunlin_step_
 
 dunlin_status dunlin__calibrate_infer(dunlin_trainer *trainer, const dunlin_step_run *run)
 {
-    if (trainer->precision == NULL || *mark_of(trainer) != 0) {
+    if (!dunlin__precision_is_whole(trainer->precision) || *mark_of(trainer) != 0) {
         return DUNLIN_OK;
     }
     return calibrate(trainer, &trainer->infer, run);
@@ -67,7 +97,10 @@ dunlin_status dunlin__calibrate_infer(dunlin_trainer *trainer, const dunlin_step
 
 void dunlin__calibrate_again(dunlin_trainer *trainer)
 {
-    if (trainer->precision != NULL) {
+    dunlin_range *ranges = dunlin__values_ranges(&trainer->train, &trainer->arena);
+    if (ranges != NULL) {
+        ranges[trainer->train.step->n_sites - 1].range = 0.0F;
+    } else if (trainer->precision != NULL) {
         *mark_of(trainer) = 0;
     }
 }

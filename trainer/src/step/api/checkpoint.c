@@ -75,7 +75,8 @@ size_t dunlin__checkpoint_tensors(const dunlin_trainer *trainer, size_t param,
 uint32_t dunlin__checkpoint_version(const dunlin_trainer *trainer)
 {
     if (trainer->precision != NULL) {
-        return DUNLIN_CHECKPOINT_INTEGER_VERSION;
+        return dunlin__precision_is_whole(trainer->precision) ? DUNLIN_CHECKPOINT_INTEGER_VERSION
+                                                              : DUNLIN_CHECKPOINT_RANGES_VERSION;
     }
     return trainer->options.storage == DUNLIN_STORAGE_EXACT ? DUNLIN_CHECKPOINT_VERSION
                                                             : DUNLIN_CHECKPOINT_STORAGE_VERSION;
@@ -96,7 +97,10 @@ dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
     if (trainer->precision != NULL) {
         const char *name = dunlin__precision_name(trainer->precision);
         add_to_print(&head.optimizer, name, strlen(name) + 1);
-        head.file_bytes += 4 + trainer->train.step->n_sites * DUNLIN_CHECKPOINT_SITE_BYTES;
+        head.file_bytes +=
+            4 + trainer->train.step->n_sites * (dunlin__precision_is_whole(trainer->precision)
+                                                    ? DUNLIN_CHECKPOINT_SITE_BYTES
+                                                    : DUNLIN_CHECKPOINT_RANGE_BYTES);
     }
     if (trainer->options.storage != DUNLIN_STORAGE_EXACT) {
         add_number_to_print(&head.optimizer, (uint64_t)trainer->options.storage);
@@ -221,6 +225,31 @@ static dunlin_status put_other_sites(checkpoint_writer *writer, const dunlin_tra
     return DUNLIN_OK;
 }
 
+/* All of them, with their number. */
+static dunlin_status put_ranges(checkpoint_writer *writer, const dunlin_trainer *trainer,
+                                const dunlin_range *ranges)
+{
+    const size_t n = trainer->train.step->n_sites;
+    unsigned char number[4];
+    put_number(number, n, sizeof number);
+    DUNLIN_TRY(put_bytes(writer, number, sizeof number));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char bytes[DUNLIN_CHECKPOINT_RANGE_BYTES];
+        uint32_t range = 0;
+        uint32_t spread = 0;
+        memcpy(&range, &ranges[i].range, sizeof range);
+        memcpy(&spread, &ranges[i].spread, sizeof spread);
+        put_number(bytes, range, 4);
+        put_number(bytes + 4, spread, 4);
+        put_number(bytes + 8, (uint64_t)(int64_t)ranges[i].bits, 4);
+        put_number(bytes + 12, (uint64_t)(int64_t)ranges[i].n_raised, 4);
+        put_number(bytes + 16, (uint64_t)(int64_t)ranges[i].n_lowered, 4);
+        put_number(bytes + 20, (uint64_t)ranges[i].n_clipped, 8);
+        DUNLIN_TRY(put_bytes(writer, bytes, sizeof bytes));
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *trainer)
 {
     dunlin_checkpoint_head head = dunlin__checkpoint_head(trainer);
@@ -245,6 +274,9 @@ static dunlin_status put_all(checkpoint_writer *writer, const dunlin_trainer *tr
     }
     if (sites != NULL) {
         DUNLIN_TRY(put_other_sites(writer, trainer, sites));
+    } else if (trainer->precision != NULL) {
+        DUNLIN_TRY(
+            put_ranges(writer, trainer, dunlin__values_ranges(&trainer->train, &trainer->arena)));
     }
     unsigned char crc[DUNLIN_CHECKPOINT_CRC_BYTES];
     put_number(crc, writer->crc, sizeof crc);

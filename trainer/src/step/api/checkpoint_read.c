@@ -102,10 +102,10 @@ static dunlin_status get_head(checkpoint_reader *reader, dunlin_checkpoint_head 
         return fail_damaged(reader, "not a checkpoint");
     }
     const uint64_t version = get_number(bytes + 8, 4);
-    if (version < 1 || version > DUNLIN_CHECKPOINT_STORAGE_VERSION) {
+    if (version < 1 || version > DUNLIN_CHECKPOINT_RANGES_VERSION) {
         return dunlin__fail(reader->trainer->error, DUNLIN_VERSION, "checkpoint", 0,
                             "%.120s: format version %" PRIu64 "; this library reads 1 to %d",
-                            reader->path, version, DUNLIN_CHECKPOINT_STORAGE_VERSION);
+                            reader->path, version, DUNLIN_CHECKPOINT_RANGES_VERSION);
     }
     *out_head = (dunlin_checkpoint_head){.version = (uint32_t)version,
                                          .n_params = (uint32_t)get_number(bytes + 12, 4),
@@ -137,9 +137,11 @@ static dunlin_status check_head(const checkpoint_reader *reader, const dunlin_ch
                             reader->path, has_storage ? "exact" : "bf16",
                             has_storage ? "bf16" : "exact");
     }
-    const bool has_sites = reader->trainer->precision != NULL;
+    const bool has_sites = dunlin__precision_is_whole(reader->trainer->precision);
+    const bool has_ranges = reader->trainer->precision != NULL && !has_sites;
     if (head->optimizer != expected.optimizer ||
-        (head->version == DUNLIN_CHECKPOINT_INTEGER_VERSION) != has_sites) {
+        (head->version == DUNLIN_CHECKPOINT_INTEGER_VERSION) != has_sites ||
+        (head->version == DUNLIN_CHECKPOINT_RANGES_VERSION) != has_ranges) {
         return dunlin__fail(
             reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
             "%.120s: optimiser, momentum, slots, precision or frozen parameters are not as in "
@@ -213,6 +215,42 @@ static dunlin_status get_other_sites(checkpoint_reader *reader, bool is_applied)
     return DUNLIN_OK;
 }
 
+static dunlin_status get_range(checkpoint_reader *reader, dunlin_range *out_range)
+{
+    unsigned char bytes[DUNLIN_CHECKPOINT_RANGE_BYTES];
+    DUNLIN_TRY(get_bytes(reader, bytes, sizeof bytes));
+    const uint32_t range = (uint32_t)get_number(bytes, 4);
+    const uint32_t spread = (uint32_t)get_number(bytes + 4, 4);
+    *out_range = (dunlin_range){.bits = (int32_t)get_number(bytes + 8, 4),
+                                .n_raised = (int32_t)get_number(bytes + 12, 4),
+                                .n_lowered = (int32_t)get_number(bytes + 16, 4),
+                                .n_clipped = (int64_t)get_number(bytes + 20, 8)};
+    memcpy(&out_range->range, &range, sizeof range);
+    memcpy(&out_range->spread, &spread, sizeof spread);
+    return dunlin__range_is_sound(out_range)
+               ? DUNLIN_OK
+               : fail_damaged(reader, "a range or a count is out of range");
+}
+
+static dunlin_status get_ranges(checkpoint_reader *reader, bool is_applied)
+{
+    const dunlin_trainer *trainer = reader->trainer;
+    dunlin_range *ranges = dunlin__values_ranges(&trainer->train, &trainer->arena);
+    unsigned char number[4];
+    DUNLIN_TRY(get_bytes(reader, number, sizeof number));
+    if (get_number(number, 4) != trainer->train.step->n_sites) {
+        return fail_damaged(reader, "the number of its ranges is not the network's");
+    }
+    for (size_t i = 0; i < trainer->train.step->n_sites; i++) {
+        dunlin_range range;
+        DUNLIN_TRY(get_range(reader, &range));
+        if (is_applied) {
+            ranges[i] = range;
+        }
+    }
+    return DUNLIN_OK;
+}
+
 /* A block of a tensor: the weights of a parameter, or a state of it. */
 static void apply_block(const dunlin_trainer *trainer, size_t index, uint32_t tensor, int64_t first,
                         int64_t n, const float *values)
@@ -274,6 +312,9 @@ static dunlin_status get_tensors(checkpoint_reader *reader, bool is_applied)
         for (size_t t = 0; t < n; t++) {
             DUNLIN_TRY(get_tensor(reader, i, tensors[t], sites != NULL ? &site : NULL, is_applied));
         }
+    }
+    if (sites == NULL && trainer->precision != NULL) {
+        return get_ranges(reader, is_applied);
     }
     return sites != NULL ? get_other_sites(reader, is_applied) : DUNLIN_OK;
 }

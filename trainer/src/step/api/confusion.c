@@ -1,6 +1,7 @@
 /*
  * confusion.c - what an evaluation took for what, class by class, and scores of that.
  */
+#include "integer/precision.h"
 #include "step/context/guard.h"
 #include "train.h"
 
@@ -17,7 +18,8 @@ static dunlin_status check(const dunlin_trainer *trainer, int32_t n_classes, con
     if (counts == NULL) {
         return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "counts is NULL");
     }
-    if (trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY || trainer->precision != NULL) {
+    if (trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY ||
+        dunlin__precision_is_whole(trainer->precision)) {
         return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
                             "answers are counted by class with cross-entropy with labels and in "
                             "float32 alone");

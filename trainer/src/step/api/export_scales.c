@@ -51,10 +51,11 @@ dunlin_status dunlin__export_scales_open(dunlin_trainer *trainer, dunlin__export
 {
     const size_t n = trainer->net.n_params + trainer->net.n_values;
     *out = (dunlin__export_scales){.exponents = NULL};
-    if (trainer->precision == NULL) {
-        return dunlin__fail(
-            trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
-            "precision fp32 has no scales: a QDQ model is of a trainer in integers");
+    if (!dunlin__precision_is_whole(trainer->precision)) {
+        return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
+                            "precision %s has no scales of its weights: a QDQ model is of a "
+                            "trainer whose weights are int8",
+                            dunlin__precision_name(trainer->precision));
     }
     out->exponents = dunlin__alloc_array(&trainer->counter.hooks, n, sizeof *out->exponents);
     if (out->exponents == NULL) {

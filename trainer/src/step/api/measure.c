@@ -223,11 +223,12 @@ static void leave_gradient(void *ctx, int32_t parameter_index, int64_t n, const 
     (void)slots;
 }
 
+/* It has a rate. */
 static bool is_float(const dunlin_trainer_options *options)
 {
     const dunlin_precision *precision = NULL;
     return dunlin__precision_find(options->precision, &precision, NULL) == DUNLIN_OK &&
-           precision == NULL;
+           !dunlin__precision_is_whole(precision);
 }
 
 /* The options as far as they change the step, with nothing of the caller's that would be called. */

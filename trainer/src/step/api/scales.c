@@ -27,15 +27,18 @@ int64_t dunlin__scales_n_clipped(const dunlin_trainer *trainer)
     const bool is_there = trainer->precision != NULL && trainer->arena.base != NULL;
     const dunlin_integer_site *sites =
         is_there ? dunlin__values_sites(&trainer->train, &trainer->arena) : NULL;
+    const dunlin_range *ranges =
+        is_there ? dunlin__values_ranges(&trainer->train, &trainer->arena) : NULL;
     for (size_t i = 0; is_there && i < trainer->train.step->n_sites; i++) {
-        n += sites[i].n_clipped;
+        n += sites != NULL ? sites[i].n_clipped : ranges[i].n_clipped;
     }
     return n;
 }
 
 int32_t dunlin_trainer_n_scales(const dunlin_trainer *trainer)
 {
-    return trainer->precision != NULL ? (int32_t)trainer->train.step->n_sites : 0;
+    return dunlin__precision_is_whole(trainer->precision) ? (int32_t)trainer->train.step->n_sites
+                                                          : 0;
 }
 
 /* Which input of which node a site of errors is of; each has one for its own error and one for the
@@ -118,7 +121,7 @@ static dunlin_status begin_parameter(dunlin_trainer *trainer, int32_t index, flo
                             index, trainer->net.n_params);
     }
     *out_unit = 0.0F;
-    if (trainer->precision == NULL) {
+    if (!dunlin__precision_is_whole(trainer->precision)) {
         return DUNLIN_OK;
     }
     if (!(largest >= 0.0F) || !isfinite(largest)) {

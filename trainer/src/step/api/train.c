@@ -30,7 +30,7 @@ static dunlin_status check_source(const dunlin_trainer *trainer, const dunlin_so
     DUNLIN_TRY(dunlin__trainer_check(trainer));
     const dunlin_step_graph *step = trainer->train.step;
     DUNLIN_TRY(dunlin__examples_check(source, step, "trainer", trainer->error));
-    if (trainer->precision != NULL && source->weight_fn != NULL) {
+    if (dunlin__precision_is_whole(trainer->precision) && source->weight_fn != NULL) {
         return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
                             "the source has weights of examples, and precision %s has none",
                             dunlin__precision_name(trainer->precision));

@@ -171,7 +171,7 @@ dunlin_status dunlin_trainer_set_grad_bits(dunlin_trainer *trainer, const char *
 float dunlin_trainer_lr(const dunlin_trainer *trainer)
 {
     const dunlin_trainer_options *options = &trainer->options;
-    if (trainer->precision != NULL) {
+    if (dunlin__precision_is_whole(trainer->precision)) {
         return 0.0F;
     }
     return (float)dunlin__schedule_rate(&trainer->schedule, (double)options->lr, trainer->step);

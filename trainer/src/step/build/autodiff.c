@@ -12,6 +12,7 @@
 #include "graph/emit.h"
 #include "graph/rounded.h"
 #include "integer/precision.h"
+#include "integer/products.h"
 #include "net/outputs.h"
 #include "net/parts.h"
 #include "ops/common/op.h"
@@ -172,6 +173,8 @@ static void emit_forward(dunlin_emit *emit)
         }
         if (dunlin__fuse_is_folded(emit, i)) {
             dunlin__fuse_forward(emit, i);
+        } else if (dunlin__emit_is_product(emit, &net->nodes[i])) {
+            dunlin__products_forward(emit, &net->nodes[i]);
         } else {
             dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
         }
@@ -229,6 +232,9 @@ static void emit_backward(dunlin_emit *emit, const uint32_t *gradients)
         if (dunlin__emit_has_grad(emit, node->output) && emit->values[node->output].needs_grad) {
             if (dunlin__fuse_is_folded(emit, i)) {
                 dunlin__emit_pass_grad(emit, node->output, node->inputs[0]);
+            } else if (dunlin__emit_is_product(emit, node)) {
+                dunlin__products_backward(emit, node);
+                dunlin__emit_settle(emit);
             } else {
                 dunlin__op_row(node->kind)->backward_fn(emit, node);
                 dunlin__emit_settle(emit);
@@ -239,10 +245,13 @@ static void emit_backward(dunlin_emit *emit, const uint32_t *gradients)
     }
     dunlin__emit_waiting_updates(emit);
     dunlin__emit_flush_last(emit);
+    if (emit->products != NULL) {
+        dunlin__products_emit_adapt(emit);
+    }
     dunlin__emit_guard_input(emit);
 }
 
-static dunlin_status emit_all(dunlin_emit *emit)
+static dunlin_status emit_all(dunlin_emit *emit, struct dunlin_products *products)
 {
     dunlin__rows_plan(emit);
     add_params(emit);
@@ -250,9 +259,12 @@ static dunlin_status emit_all(dunlin_emit *emit)
         return dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the groups of parameters");
     }
     mark_gradients(emit);
-    if (emit->options->precision != NULL) {
+    if (dunlin__precision_is_whole(emit->options->precision)) {
         dunlin__emit_integer_step(emit);
         return emit->status;
+    }
+    if (emit->options->precision != NULL) {
+        dunlin__products_open(emit, products);
     }
     dunlin__fuse_plan(emit);
     dunlin__emit_input(emit);
@@ -370,12 +382,16 @@ static dunlin_status check_build(const dunlin_net *net, const dunlin_step_build_
                             "there are %d weights of classes; the model has %d classes",
                             (int)options->n_class_weights, (int)graph->n_classes);
     }
-    if (options->precision != NULL && (graph->n_rows > 1 || graph->n_outputs > 1)) {
-        return dunlin__fail(
-            error, DUNLIN_UNSUPPORTED, "step", 0,
-            "the output has %lld rows of logits a sample, and there are %u outputs; "
-            "a precision of integers has one of each",
-            (long long)graph->n_rows, (unsigned int)graph->n_outputs);
+    if (dunlin__precision_is_whole(options->precision) && graph->n_rows > 1) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
+                            "the output has %lld rows of logits a sample; a precision of integers "
+                            "has one",
+                            (long long)graph->n_rows);
+    }
+    if (options->precision != NULL && graph->n_outputs > 1) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
+                            "there are %u outputs; a precision of integers has one",
+                            (unsigned int)graph->n_outputs);
     }
     if (options->precision != NULL) {
         DUNLIN_TRY(dunlin__precision_check(options->precision, net, options->loss, error));
@@ -412,14 +428,16 @@ static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
     emit->chains = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->chains);
     emit->leaves_capacity = count_leaves(net) + 1;
     emit->leaves = dunlin__alloc_zeroed(alloc, emit->leaves_capacity, sizeof *emit->leaves);
+    struct dunlin_products products = {.nodes = NULL};
     dunlin_status status = DUNLIN_OK;
     if (emit->values == NULL || emit->params == NULL || emit->kept == NULL || emit->norms == NULL ||
         emit->chains == NULL || emit->leaves == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
                               "no memory to build a step of %zu nodes", net->n_nodes);
     } else {
-        status = emit_all(emit);
+        status = emit_all(emit, &products);
     }
+    dunlin__products_close(emit);
     dunlin__free_array(alloc, emit->last_ops, emit->last_ops_capacity, sizeof *emit->last_ops);
     dunlin__free_array(alloc, emit->values, net->n_values + 1, sizeof *emit->values);
     dunlin__free_array(alloc, emit->params, net->n_params + 1, sizeof *emit->params);

@@ -8,6 +8,7 @@
 #include "emit_integer.h"
 
 #include "integer/int_emit.h"
+#include "integer/products.h"
 
 #include <mem/support.h>
 
@@ -92,12 +93,15 @@ static void walk(dunlin_integer *integer)
 void dunlin__emit_integer_sites(dunlin_emit *emit)
 {
     dunlin_step_graph *graph = emit->graph;
+    const bool is_whole = dunlin__precision_is_whole(emit->options->precision);
+    const int64_t n_ints = is_whole ? DUNLIN_SITE_INTS : DUNLIN_RANGE_INTS;
     graph->precision = emit->options->precision;
-    graph->n_sites = dunlin__integer_n_sites(emit->net);
+    graph->n_sites = is_whole ? dunlin__integer_n_sites(emit->net)
+                              : dunlin__products_n_ranges(emit->options->precision, emit->net);
     graph->sites = dunlin__emit_named_tensor(
-        emit, "scales", "",
+        emit, is_whole ? "scales" : "ranges", "",
         &(dunlin_step_tensor){.dtype = DUNLIN_I32,
-                              .n_elements = (int64_t)graph->n_sites * DUNLIN_SITE_INTS,
+                              .n_elements = (int64_t)graph->n_sites * n_ints,
                               .mem_class = DUNLIN_MEM_STATISTIC,
                               .is_persistent = true});
 }

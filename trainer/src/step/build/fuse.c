@@ -100,7 +100,7 @@ static bool can_store_part(const dunlin_emit *emit, uint32_t value)
     if (node == NULL) {
         return false;
     }
-    return dunlin__op_row(node->kind)->stores_parts ||
+    return (dunlin__op_row(node->kind)->stores_parts && !dunlin__emit_is_product(emit, node)) ||
            (node->kind == DUNLIN_OP_CLIP && emit->values[value].norm == DUNLIN_STEP_NONE &&
             emit->values[node->inputs[0]].stored_as == value);
 }
@@ -146,7 +146,9 @@ static void fold_clip(dunlin_emit *emit, const dunlin_net_node *node)
     }
     dunlin_emit_value *to = &emit->values[node->output];
     const bool is_view = producer->kind == DUNLIN_OP_BATCH_NORM;
-    if (!is_view && !dunlin__op_row(producer->kind)->stores_clipped) {
+    const bool stores_clipped =
+        dunlin__op_row(producer->kind)->stores_clipped && !dunlin__emit_is_product(emit, producer);
+    if (!is_view && !stores_clipped) {
         return;
     }
     from->stored_as = node->output;
@@ -253,7 +255,8 @@ static void plan_norm(dunlin_emit *emit, size_t node_index)
  * (dunlin__emit_add()). */
 static void note_readers(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const bool is_conv = node->kind == DUNLIN_OP_CONV && node->u.conv.groups == 1;
+    const bool is_conv = node->kind == DUNLIN_OP_CONV && node->u.conv.groups == 1 &&
+                         !dunlin__emit_is_product(emit, node);
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         dunlin_emit_value *input = &emit->values[node->inputs[k]];
         if (is_conv) {

@@ -11,6 +11,7 @@
  * clipping by the global norm it ends before the first update if any gradient is not finite.
  */
 #include "graph/emit.h"
+#include "integer/precision.h"
 #include "kernels/simd/finite.h"
 
 #include <mem/support.h>
@@ -30,6 +31,7 @@ typedef struct update_params {
     int32_t sum_operand;
     int32_t first_slot_operand;
     int32_t n_slots;
+    int32_t kept_bits; /* of a weight within +-1; 0: float32 */
     bool has_hook;
     bool is_decoupled;
     float lr_factor, decay_factor; /* its group's */
@@ -140,11 +142,25 @@ static int64_t n_gradients(const dunlin_kernel_call *call)
                : *dunlin__row_sums_at(call->operands[0], params->n_rows).n * params->width;
 }
 
+/* To the grid of so many bits within +-1; 24 of them a float holds. */
+static void keep_bits(int32_t bits, int64_t n, float *weights)
+{
+    const double unit = ldexp(1.0, 1 - bits);
+    const double most = 1.0 - unit;
+    for (int64_t i = 0; i < n; i++) {
+        const double w = rint((double)weights[i] / unit) * unit;
+        weights[i] = (float)(w > most ? most : w < -most ? -most : w);
+    }
+}
+
 /* operands: gradient, weights, state of the optimiser, of rows, factor, slots */
 static dunlin_status run_update(const dunlin_kernel_call *call)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
+    if (run->is_calibrating) {
+        return DUNLIN_OK;
+    }
     run_hook(call, call->operands[0], call->operands[1]);
     dunlin_update_rows table;
     dunlin_update_gradient gradient = {
@@ -155,6 +171,9 @@ static dunlin_status run_update(const dunlin_kernel_call *call)
     }
     if (params->square_operand >= 0 ? run_adam(call, &gradient, rows)
                                     : run_sgd(call, &gradient, rows)) {
+        if (params->kept_bits > 0) {
+            keep_bits(params->kept_bits, params->n_elements, call->operands[1]);
+        }
         dunlin__run_note_change(run);
         return DUNLIN_OK;
     }
@@ -192,6 +211,10 @@ static dunlin_status run_squares(const dunlin_kernel_call *call)
 {
     const update_params *params = call->params;
     const dunlin_step_run *run = call->run;
+    if (run->is_calibrating) { /* no update follows that would look at it */
+        *(double *)call->operands[params->sum_operand] = 0.0;
+        return DUNLIN_OK;
+    }
     run_hook(call, call->operands[0], call->operands[1]);
     double *blocks = call->workspace;
     const float *values = params->n_rows == 0
@@ -310,6 +333,19 @@ static void emit_draft(dunlin_emit *emit, uint32_t param, const update_draft *dr
     emit->node_name = node_name;
 }
 
+/* Of the weights of products alone. */
+static int32_t kept_bits_of(const dunlin_emit *emit, uint32_t param)
+{
+    const dunlin_precision *precision = emit->options->precision;
+    for (size_t i = 0; precision != NULL && i < emit->net->n_nodes; i++) {
+        const dunlin_net_node *node = &emit->net->nodes[i];
+        if (dunlin__emit_is_product(emit, node) && node->params[0] == param) {
+            return precision->products->update_bits;
+        }
+    }
+    return 0;
+}
+
 static void emit_optimizer(dunlin_emit *emit, uint32_t param, uint32_t gradient, uint32_t factor)
 {
     const dunlin_step_param *step_param = &emit->graph->params[param];
@@ -320,6 +356,7 @@ static void emit_optimizer(dunlin_emit *emit, uint32_t param, uint32_t gradient,
     draft.params.rows_operand = add_access(&draft, step_param->rows, DUNLIN_MEM_UPDATE);
     draft.params.factor_operand = add_access(&draft, factor, DUNLIN_MEM_READ);
     draft.params.is_decoupled = emit->options->optimizer == DUNLIN_OPTIMIZER_ADAMW;
+    draft.params.kept_bits = kept_bits_of(emit, param);
     draft.params.lr_factor = emit->params[param].lr_factor;
     draft.params.decay_factor = emit->params[param].decay_factor;
     if (factor == DUNLIN_STEP_NONE) {

@@ -86,9 +86,11 @@ dunlin_status dunlin__grad_bits_set(const dunlin_precision *precision, const cha
                                     int64_t n_steps, dunlin_grad_bits *out, dunlin_error *error)
 {
     dunlin_grad_bits bits = {.n_steps = n_steps};
-    if (precision == NULL) {
+    if (!dunlin__precision_is_whole(precision)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
-                            "option grad_bits goes with a precision of integers, not fp32");
+                            "option grad_bits goes with precision niti, not %s, which has a "
+                            "learning rate",
+                            dunlin__precision_name(precision));
     }
     if (text == NULL) {
         bits.stages[0] = precision->grad_bits;
@@ -113,10 +115,17 @@ dunlin_status dunlin__numbers_take(const dunlin_trainer_options *options,
     *out_bits = (dunlin_grad_bits){.n = 0};
     DUNLIN_TRY(dunlin__precision_find(options->precision, out_precision, error));
     const dunlin_precision *precision = *out_precision;
-    if (precision == NULL && options->grad_bits == NULL && options->grad_bits_steps == 0) {
+    const bool is_whole = dunlin__precision_is_whole(precision);
+    if (precision != NULL && !is_whole && options->ghost_statistics) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option ghost_statistics is set, and precision %s has statistics of "
+                            "the whole batch alone",
+                            precision->name);
+    }
+    if (!is_whole && options->grad_bits == NULL && options->grad_bits_steps == 0) {
         return DUNLIN_OK;
     }
-    const char *vain = precision != NULL ? set_in_vain(options) : NULL;
+    const char *vain = is_whole ? set_in_vain(options) : NULL;
     if (vain != NULL) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "option %s is set, and has no meaning in precision %s: the rate is "
@@ -129,7 +138,7 @@ dunlin_status dunlin__numbers_take(const dunlin_trainer_options *options,
 
 dunlin_status dunlin__numbers_want_rate(const dunlin_precision *precision, dunlin_error *error)
 {
-    return precision == NULL
+    return !dunlin__precision_is_whole(precision)
                ? DUNLIN_OK
                : dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
                               "precision %s has no learning rate: its updates have grad_bits bits",

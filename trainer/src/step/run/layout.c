@@ -172,7 +172,7 @@ static dunlin_status init_param(const init_target *to, dunlin_param_reader *read
 {
     const dunlin_net_param *param = &reader->net->params[index];
     const int64_t n_block = block_of(to, param);
-    if (to->program->step->precision != NULL) {
+    if (dunlin__precision_is_whole(to->program->step->precision)) {
         DUNLIN_TRY(fit_param(to, reader, index, error));
     }
     for (int64_t first = 0; first < param->n_elements; first += n_block) {

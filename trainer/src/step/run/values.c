@@ -19,8 +19,17 @@ static void *address_of(const dunlin_program *program, const dunlin_arena *arena
 
 dunlin_integer_site *dunlin__values_sites(const dunlin_program *program, const dunlin_arena *arena)
 {
-    return program->step->precision != NULL ? address_of(program, arena, program->step->sites)
-                                            : NULL;
+    return dunlin__precision_is_whole(program->step->precision)
+               ? address_of(program, arena, program->step->sites)
+               : NULL;
+}
+
+dunlin_range *dunlin__values_ranges(const dunlin_program *program, const dunlin_arena *arena)
+{
+    const dunlin_precision *precision = program->step->precision;
+    return precision != NULL && !dunlin__precision_is_whole(precision)
+               ? address_of(program, arena, program->step->sites)
+               : NULL;
 }
 
 void dunlin__values_load(const dunlin_program *program, const dunlin_arena *arena,
@@ -112,6 +121,10 @@ void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena
         if (sites[param].exponent != before) {
             sites[program->step->n_sites - 1].is_known = 0;
         }
+    }
+    dunlin_range *ranges = dunlin__values_ranges(program, arena);
+    if (ranges != NULL) {
+        ranges[program->step->n_sites - 1].range = 0.0F;
     }
     dunlin__values_put(program, arena, net, param, first, n, values);
 }

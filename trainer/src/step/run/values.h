@@ -9,11 +9,14 @@
 #define DUNLIN_STEP_VALUES_H
 
 #include "exec.h"
+#include "integer/ranges.h"
 #include "integer/site.h"
 #include "net/net.h"
 
-/* The table of exponents; NULL in float32. */
+/* The table of exponents; NULL where parameters are float32. */
 dunlin_integer_site *dunlin__values_sites(const dunlin_program *program, const dunlin_arena *arena);
+/* The table of ranges, where only products are in integers; else NULL. */
+dunlin_range *dunlin__values_ranges(const dunlin_program *program, const dunlin_arena *arena);
 
 /* Elements [first, first + n) of a parameter, in ONNX's order. */
 void dunlin__values_load(const dunlin_program *program, const dunlin_arena *arena,
@@ -30,7 +33,8 @@ void dunlin__values_fit(const dunlin_program *program, const dunlin_arena *arena
 /*
  * Values that replace others. In integers, all of a parameter at once give it the exponent that
  * fits them; a piece keeps the exponent unless its values need a higher one, to which the rest is
- * then rounded. A changed exponent asks for a calibration.
+ * then rounded. A changed exponent asks for a calibration; so does any value where there are
+ * ranges.
  */
 void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena,
                         const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
