@@ -112,13 +112,14 @@ static void check_packing(dunlin__rules *rules, const dunlin__assignment *m)
     }
 }
 
-/* Training in other numbers than float32: its rate are the bits of an update, and whole weights may
- * go up in int8. */
+/* Training in other numbers than float32. Either its rate are the bits of an update, and whole
+ * weights may go up in int8; or it has a learning rate, and float32 weights. */
 static void check_precision(dunlin__rules *rules, const dunlin__assignment *m)
 {
     const dunlin__training_plan *plan = &m->plan;
     const bool is_given = plan->precision[0] != '\0';
     const bool is_int8 = plan->update_encoding == DUNLIN_V1_ENCODING_INT8_SCALE;
+    const bool has_rate = plan->learning_rate > 0.0f;
     dunlin__rule_number(rules, "grad_bits", plan->grad_bits, 0, GRAD_BITS_MAX);
     dunlin__rule_true(rules, "grad_bits", is_given || plan->grad_bits == 0,
                       "is given without a precision");
@@ -126,10 +127,13 @@ static void check_precision(dunlin__rules *rules, const dunlin__assignment *m)
         return;
     }
     dunlin__rule_text(rules, "precision", plan->precision, sizeof plan->precision);
-    check_order(rules, m, "precision", DUNLIN_V1_FEATURE_PRECISION, true);
-    dunlin__rule_true(rules, "learning_rate", !(plan->learning_rate > 0.0f),
-                      "is given, but with a precision grad_bits is the rate");
+    check_order(rules, m, "precision",
+                has_rate ? DUNLIN_V1_FEATURE_PRODUCT_PRECISION : DUNLIN_V1_FEATURE_PRECISION, true);
+    dunlin__rule_true(rules, "learning_rate", !has_rate || plan->grad_bits == 0,
+                      "is given, but grad_bits is the rate");
     if (m->kind == DUNLIN_V1_KIND_TRAIN && is_int8) {
+        dunlin__rule_true(rules, "update_encoding", !has_rate,
+                          "is INT8_SCALE, but with a learning rate weights are float32");
         dunlin__rule_true(rules, "update_encoding",
                           plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS,
                           "is INT8_SCALE, but differences are to be sent");

@@ -139,9 +139,10 @@ static const arg args[] = {
      "their own (join for networks with batch norm, else keep)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "the steps on the devices, as dunlin-train has them", 0, 0, 0},
-    {"--precision", ARG_TEXT, AT(precision), "fp32|niti",
+    {"--precision", ARG_TEXT, AT(precision), "NAME",
      "the numbers to train in: niti has int8 weights, activations and errors, and int8 weights go "
-     "up (fp32)",
+     "up; adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
+     "between (fp32)",
      0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
      "of niti: bits of a step's largest update, in place of a rate: one after the other over the "

@@ -11,9 +11,10 @@
 #define STAGES_MOST 16
 #define BITS_MOST 7
 
+/* The one precision without a rate; the others have all flags of float32. */
 bool fleet_is_integer(const fleet_flags *flags)
 {
-    return flags->precision != NULL && strcmp(flags->precision, "fp32") != 0;
+    return flags->precision != NULL && strcmp(flags->precision, "niti") == 0;
 }
 
 /* A flag of a rate, or of what needs one, that integers do not have; NULL: none was given. */
@@ -92,6 +93,9 @@ int fleet_check_precision(fleet_flags *flags)
 void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan)
 {
     if (!fleet_is_integer(flags)) {
+        if (flags->precision != NULL) {
+            (void)json_object_set_new(plan, "precision", json_string(flags->precision));
+        }
         return;
     }
     (void)json_object_del(plan, "lr");

@@ -38,9 +38,10 @@ static dunlin_status check_plain(dunlin_builtin *builtin, const dunlin_task *tas
     return DUNLIN_OK;
 }
 
+/* With a learning rate only the products are: all else is as in float32. */
 static bool is_in_integers(const dunlin_task *task)
 {
-    return task->kind == DUNLIN_TASK_TRAIN && task->precision != NULL;
+    return task->kind == DUNLIN_TASK_TRAIN && task->precision != NULL && !(task->lr > 0.0F);
 }
 
 /* What a training in integers has not, by the plan's words; what else it has not the trainer names.
@@ -51,7 +52,6 @@ static dunlin_status check_precision(dunlin_builtin *builtin, const dunlin_task 
         bool is_given;
         const char *what;
     } rows[] = {
-        {task->lr > 0.0F, "a learning rate, which is grad_bits there"},
         {task->correction != NULL, "SCAFFOLD"},
         {task->proximal_mu > 0.0F, "FedProx"},
         {task->schedule != NULL, "a schedule of the learning rate"},
@@ -73,7 +73,7 @@ static dunlin_status check_rate(dunlin_builtin *builtin, const dunlin_task *task
     if (task->kind != DUNLIN_TASK_TRAIN) {
         return DUNLIN_OK;
     }
-    if (task->precision != NULL) {
+    if (is_in_integers(task)) {
         return check_precision(builtin, task);
     }
     if (!(task->lr > 0.0F)) {
@@ -175,7 +175,7 @@ dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_ta
     memset(out_wanted, 0, sizeof *out_wanted);
     dunlin__recipe *recipe = &out_wanted->recipe;
     DUNLIN_TRY(check_rate(builtin, task));
-    if (is_in_integers(task)) {
+    if (task->kind == DUNLIN_TASK_TRAIN && task->precision != NULL) {
         DUNLIN_TRY(copy_text(builtin, recipe->precision, sizeof recipe->precision, task->precision,
                              "a precision's name"));
     }

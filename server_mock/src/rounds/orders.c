@@ -46,7 +46,9 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
         {orders->ignores_label, DUNLIN_V1_FEATURE_IGNORED_LABEL},
         {orders->optimizer > DUNLIN_V1_OPTIMIZER_SGD, DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER},
         {has_changes(orders), DUNLIN_V1_FEATURE_EXAMPLE_CHANGES},
-        {orders->precision[0] != '\0', DUNLIN_V1_FEATURE_PRECISION},
+        {dunlin__server_orders_are_whole(orders), DUNLIN_V1_FEATURE_PRECISION},
+        {orders->precision[0] != '\0' && !dunlin__server_orders_are_whole(orders),
+         DUNLIN_V1_FEATURE_PRODUCT_PRECISION},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -25,7 +25,7 @@ void dunlin__plan_fill(const dunlin__server *server, int64_t client_index, bool 
     plan->batch_size = from->batch;
     plan->max_steps = from->max_steps;
     plan->max_examples = from->max_examples;
-    const bool has_rate = from->orders.precision[0] == '\0';
+    const bool has_rate = !dunlin__server_orders_are_whole(&from->orders);
     plan->learning_rate = has_rate ? fmaxf((float)(from->lr * decay), 1e-30f) : 0.0f;
     plan->momentum = (float)from->momentum;
     plan->weight_decay = (float)from->weight_decay;

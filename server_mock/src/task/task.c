@@ -163,7 +163,7 @@ static dunlin_status read_algorithm(const dunlin__task_place *at, const json_t *
 static dunlin_status read_form(const dunlin__task_place *at, const json_t *root,
                                dunlin__server_task *task)
 {
-    const bool is_in_integers = task->plan.orders.precision[0] != '\0';
+    const bool is_in_integers = dunlin__server_orders_are_whole(&task->plan.orders);
     char text[16];
     (void)snprintf(text, sizeof text, "%s", is_in_integers ? "weights" : "delta");
     if (json_object_get(root, "update_form") != NULL) {

@@ -178,6 +178,8 @@ bool dunlin__server_task_judges(const dunlin__server_task *task, uint64_t round)
 /* From the opening of a round, or its first assignment, to its end. */
 uint64_t dunlin__server_task_deadline_ms(const dunlin__server_task *task, uint64_t round);
 
+/* True if all of a training is in integers: it has bits of an update, and no learning rate. */
+bool dunlin__server_orders_are_whole(const dunlin__server_orders *orders);
 /* True if what comes up is int8: whole weights that were trained in a precision. */
 bool dunlin__server_task_is_int8(const dunlin__server_task *task);
 

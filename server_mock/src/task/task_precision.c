@@ -10,8 +10,11 @@
 
 #define BITS_MOST 7
 
-static const char *const precision_names[] = {"fp32", "niti"};
+/* The first is what a plan without the key has; the second has no rate. */
+static const char *const precision_names[] = {
+    "fp32", "niti", "adaptive-int8", "adaptive-fixed", "octo", "wageubn", "mls"};
 #define N_PRECISIONS (sizeof precision_names / sizeof precision_names[0])
+#define WHOLE 1
 
 /* "fp32" is what a plan without the key has. */
 static dunlin_status read_name(const dunlin__task_place *at, const json_t *plan,
@@ -26,7 +29,8 @@ static dunlin_status read_name(const dunlin__task_place *at, const json_t *plan,
         }
     }
     return dunlin__fail(at->error, DUNLIN_UNSUPPORTED, "task", 0,
-                        "%.80s: %sprecision \"%.15s\" is not in this build; it has fp32 and niti",
+                        "%.80s: %sprecision \"%.15s\" is not in this build; it has fp32, niti, "
+                        "adaptive-int8, adaptive-fixed, octo, wageubn and mls",
                         at->file, at->object, text);
 }
 
@@ -57,7 +61,7 @@ static dunlin_status check_keys(const dunlin__task_place *at, const json_t *plan
                                 const dunlin__server_orders *orders)
 {
     static const char *const vain[] = {"lr", "lr_decay", "weight_decay", "groups", "decay_norms"};
-    const bool is_given = orders->precision[0] != '\0';
+    const bool is_given = dunlin__server_orders_are_whole(orders);
     if (!is_given && orders->n_grad_bits > 0) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                             "%.80s: %sgrad_bits goes with precision niti", at->file, at->object);
@@ -84,9 +88,14 @@ dunlin_status dunlin__task_read_precision(const dunlin__task_place *at, const js
     return check_keys(&inside, plan, orders);
 }
 
+bool dunlin__server_orders_are_whole(const dunlin__server_orders *orders)
+{
+    return strcmp(orders->precision, precision_names[WHOLE]) == 0;
+}
+
 bool dunlin__server_task_is_int8(const dunlin__server_task *task)
 {
-    return task->plan.orders.precision[0] != '\0' && task->sends_weights;
+    return dunlin__server_orders_are_whole(&task->plan.orders) && task->sends_weights;
 }
 
 dunlin_v1_encoding_t dunlin__server_task_encoding(const dunlin__server_task *task, bool packs)

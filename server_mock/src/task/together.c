@@ -185,7 +185,7 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
                   DUNLIN_TRAIT_GRADIENT_CLIP) |
            bit_if(orders->mixup > 0, DUNLIN_TRAIT_MIXUP) |
            bit_if(orders->ignores_label, DUNLIN_TRAIT_IGNORED_LABEL) |
-           bit_if(orders->precision[0] != '\0', DUNLIN_TRAIT_PRECISION) |
+           bit_if(dunlin__server_orders_are_whole(orders), DUNLIN_TRAIT_PRECISION) |
            bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
            bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
            bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL) |
