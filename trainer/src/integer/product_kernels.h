@@ -4,7 +4,7 @@
 #ifndef DUNLIN_INTEGER_PRODUCT_KERNELS_H
 #define DUNLIN_INTEGER_PRODUCT_KERNELS_H
 
-#include "ranges.h"
+#include "operand_ranges.h"
 
 /* Ranges of one operand that a step counts. */
 typedef struct dunlin_product_link {

@@ -5,7 +5,7 @@
  * A product's operands are rounded to int8 as it begins, and its sums leave it as floats. Kept for
  * the backward pass is the rounded input. The gradient of the weights is an exact sum over the
  * whole batch, brought to float32 once; so is that of a bias, the sum of the rounded errors. Ranges
- * are those of the batches before (ranges.h).
+ * are those of the batches before (operand_ranges.h).
  */
 #ifndef DUNLIN_INTEGER_PRODUCTS_H
 #define DUNLIN_INTEGER_PRODUCTS_H

@@ -11,8 +11,7 @@
 #define DUNLIN_CHECKPOINT_VERSION 2         /* of a trainer in float32 */
 #define DUNLIN_CHECKPOINT_INTEGER_VERSION 3 /* with exponents */
 #define DUNLIN_CHECKPOINT_STORAGE_VERSION 4 /* of one that stores less than float32 in a step */
-#define DUNLIN_CHECKPOINT_RANGES_VERSION 5  /* of one whose products are in integers: with ranges  \
-                                             */
+#define DUNLIN_CHECKPOINT_RANGES_VERSION 5  /* with ranges of products */
 #define DUNLIN_CHECKPOINT_SITE_BYTES 24
 #define DUNLIN_CHECKPOINT_RANGE_BYTES 28
 #define DUNLIN_CHECKPOINT_HEAD_BYTES 60

@@ -251,8 +251,25 @@ static void emit_backward(dunlin_emit *emit, const uint32_t *gradients)
     dunlin__emit_guard_input(emit);
 }
 
-static dunlin_status emit_all(dunlin_emit *emit, struct dunlin_products *products)
+static void emit_floats(dunlin_emit *emit)
 {
+    dunlin__fuse_plan(emit);
+    dunlin__emit_input(emit);
+    emit_forward(emit);
+    if (emit->status != DUNLIN_OK) {
+        return;
+    }
+    emit->node_name = "loss";
+    uint32_t gradients[DUNLIN_NET_MAX_OUTPUTS];
+    dunlin__emit_loss(emit, gradients);
+    if (emit->options->mode == DUNLIN_EMIT_TRAIN) {
+        emit_backward(emit, gradients);
+    }
+}
+
+static dunlin_status emit_all(dunlin_emit *emit)
+{
+    struct dunlin_products products;
     dunlin__rows_plan(emit);
     add_params(emit);
     if (!dunlin__choice_keep_groups(emit->options, emit->graph)) {
@@ -264,20 +281,10 @@ static dunlin_status emit_all(dunlin_emit *emit, struct dunlin_products *product
         return emit->status;
     }
     if (emit->options->precision != NULL) {
-        dunlin__products_open(emit, products);
+        dunlin__products_open(emit, &products);
     }
-    dunlin__fuse_plan(emit);
-    dunlin__emit_input(emit);
-    emit_forward(emit);
-    if (emit->status != DUNLIN_OK) {
-        return emit->status;
-    }
-    emit->node_name = "loss";
-    uint32_t gradients[DUNLIN_NET_MAX_OUTPUTS];
-    dunlin__emit_loss(emit, gradients);
-    if (emit->options->mode == DUNLIN_EMIT_TRAIN) {
-        emit_backward(emit, gradients);
-    }
+    emit_floats(emit);
+    dunlin__products_close(emit);
     return emit->status;
 }
 
@@ -428,16 +435,14 @@ static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
     emit->chains = dunlin__alloc_zeroed(alloc, net->n_nodes + 1, sizeof *emit->chains);
     emit->leaves_capacity = count_leaves(net) + 1;
     emit->leaves = dunlin__alloc_zeroed(alloc, emit->leaves_capacity, sizeof *emit->leaves);
-    struct dunlin_products products = {.nodes = NULL};
     dunlin_status status = DUNLIN_OK;
     if (emit->values == NULL || emit->params == NULL || emit->kept == NULL || emit->norms == NULL ||
         emit->chains == NULL || emit->leaves == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "step", 0,
                               "no memory to build a step of %zu nodes", net->n_nodes);
     } else {
-        status = emit_all(emit, &products);
+        status = emit_all(emit);
     }
-    dunlin__products_close(emit);
     dunlin__free_array(alloc, emit->last_ops, emit->last_ops_capacity, sizeof *emit->last_ops);
     dunlin__free_array(alloc, emit->values, net->n_values + 1, sizeof *emit->values);
     dunlin__free_array(alloc, emit->params, net->n_params + 1, sizeof *emit->params);

@@ -9,7 +9,7 @@
 #define DUNLIN_STEP_VALUES_H
 
 #include "exec.h"
-#include "integer/ranges.h"
+#include "integer/operand_ranges.h"
 #include "integer/site.h"
 #include "net/net.h"
 

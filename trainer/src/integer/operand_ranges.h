@@ -1,13 +1,13 @@
 /*
- * ranges.h - the ranges of operands that are rounded to int8 with real units: where they are kept,
- * and what a batch does to those of the next.
+ * operand_ranges.h - the ranges of operands that are rounded to int8 with real units: where they
+ * are kept, and what a batch does to those of the next.
  *
  * As with sites (site.h) they are fixed before a batch begins, so every operator is a map; what
  * does not fit is clipped and counted. Source of the idea: Fournarakis, Nagel, "In-Hindsight
  * Quantization Range Estimation for Quantized Training" (arXiv 2105.04246).
  */
-#ifndef DUNLIN_INTEGER_RANGES_H
-#define DUNLIN_INTEGER_RANGES_H
+#ifndef DUNLIN_INTEGER_OPERAND_RANGES_H
+#define DUNLIN_INTEGER_OPERAND_RANGES_H
 
 #include "graph/step.h"
 #include "precision.h"

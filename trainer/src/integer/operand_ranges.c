@@ -1,10 +1,10 @@
 /*
- * ranges.c - see ranges.h.
+ * operand_ranges.c - see operand_ranges.h.
  *
  * Invariant: a range that is not 0 stays so, and is never below LEAST_RANGE: units and their
  * inverses are finite.
  */
-#include "ranges.h"
+#include "operand_ranges.h"
 
 #include <math.h>
 #include <string.h>
