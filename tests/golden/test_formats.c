@@ -6,6 +6,7 @@
  * DUNLIN_WRITE_FORMATS=FOLDER writes today's files there: for a new version of a format, whose file
  * gets a name of its own beside the old one.
  */
+#include <dunlin/bytes.h>
 #include <dunlin/costs.h>
 #include <dunlin/trainer_advanced.h>
 
@@ -67,14 +68,14 @@ static void path_of(const char *folder, const char *name, char out[512])
     (void)snprintf(out, 512, "%s/%s", folder, name);
 }
 
-static dunlin_trainer *make_integer_trainer(const dunlin_model *model)
+static dunlin_trainer *make_integer_trainer(const dunlin_model *model, const char *precision)
 {
     dunlin_trainer *trainer = NULL;
     dunlin_error error = {0};
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.batch = N_CLASSES;
     options.seed = 5;
-    options.precision = "niti";
+    options.precision = precision;
     cr_assert_eq(dunlin_trainer_create(model, &options, &trainer, &error), DUNLIN_OK, "%s",
                  error.text);
     return trainer;
@@ -104,9 +105,11 @@ static void write_checkpoints(const char *folder)
                      make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_EXACT));
     write_checkpoint(folder, "checkpoint_2_adam.ckpt",
                      make_trainer(model, DUNLIN_OPTIMIZER_ADAM, DUNLIN_STORAGE_EXACT));
-    write_checkpoint(folder, "checkpoint_3_niti.ckpt", make_integer_trainer(model));
+    write_checkpoint(folder, "checkpoint_3_niti.ckpt", make_integer_trainer(model, "niti"));
     write_checkpoint(folder, "checkpoint_4_bf16.ckpt",
                      make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_BF16));
+    write_checkpoint(folder, "checkpoint_5_products.ckpt",
+                     make_integer_trainer(model, "adaptive-int8"));
     dunlin_model_destroy(model);
 }
 
@@ -223,7 +226,7 @@ Test(formats, checkpoints_in_integers_load_for_ever)
     path_of(folder_of_files(), "checkpoint_3_niti.ckpt", path);
     const size_t n = read_file(path, bytes, sizeof bytes);
     dunlin_model *model = make_model();
-    dunlin_trainer *trainer = make_integer_trainer(model);
+    dunlin_trainer *trainer = make_integer_trainer(model, "niti");
     cr_assert_eq(dunlin_trainer_load_checkpoint(trainer, path), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(trainer)->text);
     cr_expect_eq(dunlin_trainer_n_steps(trainer), 3);
@@ -247,6 +250,71 @@ Test(formats, checkpoints_in_integers_load_for_ever)
     cr_assert_eq(n, at + 4 + n_others * SITE + 4);
     cr_expect_eq(number_at(bytes, n - 4 - SITE + 4, 4), 1, "a step has calibrated");
     cr_expect_eq(number_at(bytes, n - 4, 4), crc32(0, bytes, (uInt)(n - 4)));
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* Version 5: as version 2 up to the last parameter, then the ranges, 28 bytes each. */
+Test(formats, checkpoints_of_products_load_for_ever)
+{
+    enum { HEAD = 60, PROPERTY = 4 + 7 + 12, RANGE = 28, N_RANGES = 2 + N_CLASSES + 1 };
+    char path[512];
+    unsigned char bytes[1024];
+    float values[N_WEIGHTS];
+    path_of(folder_of_files(), "checkpoint_5_products.ckpt", path);
+    const size_t n = read_file(path, bytes, sizeof bytes);
+    dunlin_model *model = make_model();
+    dunlin_trainer *trainer = make_integer_trainer(model, "adaptive-int8");
+    cr_assert_eq(dunlin_trainer_load_checkpoint(trainer, path), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    cr_expect_eq(dunlin_trainer_n_steps(trainer), 3);
+    cr_assert_eq(dunlin_trainer_get_weights(trainer, DUNLIN_WEIGHTS_ALL, 0, N_WEIGHTS, values),
+                 DUNLIN_OK);
+    cr_expect_eq(number_at(bytes, 8, 4), 5);
+    cr_expect_eq(number_at(bytes, 20, 8), n, "bytes of the file");
+    size_t at = HEAD + PROPERTY;
+    for (size_t i = 0; i < N_WEIGHTS; i++, at += 4) {
+        cr_expect_eq(values[i], float_at(bytes, at), "weight %zu", i);
+    }
+    cr_expect_eq(number_at(bytes, at, 4), N_RANGES);
+    at += 4;
+    cr_assert_eq(n, at + (size_t)N_RANGES * RANGE + 4);
+    cr_expect_gt(float_at(bytes, at), 0.0F, "the range of the input");
+    for (size_t i = 2; i + 1 < N_RANGES; i++) {
+        cr_expect_gt(float_at(bytes, at + i * RANGE), 0.0F, "range %zu", i);
+        cr_expect_gt(float_at(bytes, at + i * RANGE + 4), 0.0F, "deviation %zu", i);
+        cr_expect_eq(number_at(bytes, at + i * RANGE + 8, 4), 0, "bits %zu", i);
+    }
+    cr_expect_eq(float_at(bytes, at + (N_RANGES - 1) * RANGE), 1.0F, "a step has calibrated");
+    cr_expect_eq(number_at(bytes, n - 4, 4), crc32(0, bytes, (uInt)(n - 4)));
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* A range that no step leaves is damage, and changes nothing. */
+Test(formats, ranges_out_of_range_are_refused)
+{
+    enum { HEAD = 60, PROPERTY = 4 + 7 + 12 };
+    static const struct {
+        size_t at; /* in the first range */
+        uint32_t bits;
+    } cases[] = {{0, 0x7F800000}, {0, 0xBF800000}, {4, 0x7FC00000}, {8, 7}, {12, 0x80000000}};
+    char path[512];
+    unsigned char bytes[1024];
+    path_of(folder_of_files(), "checkpoint_5_products.ckpt", path);
+    const size_t n = read_file(path, bytes, sizeof bytes);
+    dunlin_model *model = make_model();
+    dunlin_trainer *trainer = make_integer_trainer(model, "adaptive-int8");
+    const size_t first = HEAD + PROPERTY + 4 * (size_t)N_WEIGHTS + 4;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned char bad[1024];
+        memcpy(bad, bytes, n);
+        memcpy(bad + first + cases[i].at, &cases[i].bits, 4);
+        const uint32_t crc = (uint32_t)crc32(0, bad, (uInt)(n - 4));
+        memcpy(bad + n - 4, &crc, 4);
+        cr_expect_eq(dunlin_trainer_read_checkpoint(trainer, bad, n), DUNLIN_DIGEST, "case %zu", i);
+        cr_expect_eq(dunlin_trainer_n_steps(trainer), 0, "case %zu", i);
+    }
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
 }

@@ -62,7 +62,7 @@ assert len(first) == len(last) == 4 * 61706 and first[:-n] == last[:-n] and firs
 PYTHON
 
 expect 2 "expected join, drop or keep" "$bin/dunlin-fleet" --serve --remainder mix
-expect 1 'precision "octo" is not in this build' "$bin/dunlin-fleet" --serve --dataset synthetic --precision octo
+expect 1 'precision "int4" is not in this build' "$bin/dunlin-fleet" --serve --dataset synthetic --precision int4
 expect 1 "cannot be trained in precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --model cnn_bn --precision niti
 expect 2 "lr has no meaning with --precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --precision niti --lr 0.1
 expect 2 "goes with --precision niti" "$bin/dunlin-fleet" --serve --dataset synthetic --grad-bits 5

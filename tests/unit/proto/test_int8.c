@@ -176,10 +176,43 @@ Test(int8, a_plan_in_integers_has_no_rate)
         cr_expect_not_null(strstr(error.text, words), "%s", error.text);                           \
     } while (0)
 
+static void make_rated(dunlin__assignment *m)
+{
+    make_integer(m);
+    (void)strcpy(m->plan.precision, "adaptive-int8");
+    m->plan.learning_rate = 0.1F;
+    m->plan.grad_bits = 0;
+    m->plan.update_encoding = DUNLIN_V1_ENCODING_F32;
+    m->plan.update_form = DUNLIN_V1_UPDATE_FORM_DELTA;
+    m->required_features[0] = DUNLIN_V1_FEATURE_PRODUCT_PRECISION;
+}
+
+Test(int8, a_plan_whose_products_are_in_integers_has_a_rate)
+{
+    dunlin__assignment m;
+    dunlin_error error = {0};
+    make_rated(&m);
+    m.plan.clip_norm = 1.0F;
+    cr_assert_eq(encode(&m, &error), DUNLIN_OK, "%s", error.text);
+    /* The feature of the other ones is not enough. */
+    m.required_features[0] = DUNLIN_V1_FEATURE_PRECISION;
+    cr_expect_eq(encode(&m, &error), DUNLIN_PROTOCOL);
+    cr_expect_not_null(strstr(error.text, "plan.precision is given, but required_features"));
+    make_rated(&m);
+    m.plan.grad_bits = 5;
+    cr_expect_eq(encode(&m, &error), DUNLIN_PROTOCOL);
+    cr_expect_not_null(strstr(error.text, "plan.learning_rate is given, but grad_bits"));
+    make_rated(&m);
+    m.plan.update_encoding = DUNLIN_V1_ENCODING_INT8_SCALE;
+    m.plan.update_form = DUNLIN_V1_UPDATE_FORM_WEIGHTS;
+    cr_expect_eq(encode(&m, &error), DUNLIN_PROTOCOL);
+    cr_expect_not_null(strstr(error.text, "plan.update_encoding is INT8_SCALE"));
+}
+
 Test(int8, a_plan_that_contradicts_itself_is_refused)
 {
     REFUSED(m.required_features_count = 0, "plan.precision is given, but required_features");
-    REFUSED(m.plan.learning_rate = 0.1F, "plan.learning_rate is given, but");
+    REFUSED(m.plan.learning_rate = 0.1F, "plan.precision is given, but required_features");
     REFUSED(m.plan.grad_bits = 8, "plan.grad_bits is 8");
     REFUSED(m.plan.update_form = DUNLIN_V1_UPDATE_FORM_DELTA, "plan.update_encoding is INT8_SCALE");
     REFUSED(m.plan.clip_norm = 1.0F, "plan.clip_norm is given");

@@ -2,6 +2,7 @@
  * test_int8.c - the server's side of rounds in a precision: what it orders, the weights of int8
  * that it takes, and what it refuses by name.
  */
+#include "rounds/orders.h"
 #include "server/device.h"
 #include "server/must.h"
 
@@ -277,14 +278,47 @@ Test(int8, differences_may_be_asked_for)
     dunlin__server_task_free(&task, &alloc);
 }
 
+/* With a rate: float32 goes up, and whatever goes with a rate may be asked for. */
+Test(int8, precisions_with_a_rate_send_float32)
+{
+    static const char *const names[] = {"adaptive-int8", "adaptive-fixed", "octo", "wageubn",
+                                        "mls"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        dunlin__server_task task;
+        dunlin_error error = {0};
+        dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+        uint32_t features[DUNLIN_SERVER_FEATURES];
+        char text[512];
+        bool is_asked = false;
+        (void)snprintf(text, sizeof text,
+                       START TENSORS ", \"plan\": {\"precision\": \"%s\", \"lr\": 0.1, "
+                                     "\"momentum\": 0.9, \"schedule\": \"cosine\"}}",
+                       names[i]);
+        cr_assert_eq(read_task(text, &task, &error), DUNLIN_OK, "%s", error.text);
+        cr_expect_str_eq(task.plan.orders.precision, names[i]);
+        cr_expect_not(task.sends_weights);
+        cr_expect_not(dunlin__server_task_is_int8(&task));
+        cr_expect_eq(dunlin__server_task_encoding(&task, false), DUNLIN_V1_ENCODING_F32);
+        const size_t n = dunlin__server_features(&task, true, features);
+        for (size_t k = 0; k < n; k++) {
+            cr_expect_neq(features[k], DUNLIN_V1_FEATURE_PRECISION);
+            is_asked = is_asked || features[k] == DUNLIN_V1_FEATURE_PRODUCT_PRECISION;
+        }
+        cr_expect(is_asked, "%s", names[i]);
+        dunlin__server_task_free(&task, &alloc);
+    }
+}
+
 Test(int8, tasks_that_contradict_themselves_are_refused)
 {
     const struct {
         dunlin_status status;
         const char *plan, *text;
     } cases[] = {
-        {DUNLIN_UNSUPPORTED, "\"precision\": \"octo\"",
-         "plan.precision \"octo\" is not in this build"},
+        {DUNLIN_UNSUPPORTED, "\"precision\": \"int4\"",
+         "plan.precision \"int4\" is not in this build"},
+        {DUNLIN_DATA, "\"precision\": \"octo\", \"lr\": 0.1, \"grad_bits\": [5]",
+         "plan.grad_bits goes with precision niti"},
         {DUNLIN_DATA, "\"precision\": 8", "plan.precision"},
         {DUNLIN_DATA, "\"grad_bits\": [5]", "plan.grad_bits goes with precision"},
         {DUNLIN_DATA, "\"precision\": \"niti\", \"grad_bits\": 5", "plan.grad_bits must be"},
