@@ -105,6 +105,10 @@ static void set_params(plain_run *plain, const char *name)
             plain_run_set_param(plain, p, golden_floats(&file, name, parts[p - first]));
             continue;
         }
+        if (p >= first && dunlin__param_is_fixed(&net, p)) {
+            plain_run_set_param(plain, p, golden_floats(&file, name, "fixed"));
+            continue;
+        }
         float *values = calloc((size_t)param->n_elements, sizeof *values);
         for (int64_t i = 0; p < first && i < param->n_elements; i += param->shape.dims[1] + 1) {
             values[i] = 1.0F; /* the identity */

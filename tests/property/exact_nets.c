@@ -6,6 +6,8 @@
 
 #include "random.h"
 
+#include <dunlin/attention.h>
+
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -231,7 +233,9 @@ static void end_half(draft *d, dunlin_value before, int32_t width)
         d->end = dunlin_builder_stochastic_depth(d->builder, d->end, 0.1F);
     }
     d->end = dunlin_builder_add(d->builder, before, d->end);
-    d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
+    d->end = between(d->rng, 0, 2) == 0
+                 ? dunlin_builder_rms_norm(d->builder, next_name(d, "norm"), d->end, 0.0F)
+                 : dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
 }
 
 dunlin_model *exact_token_model(uint64_t *rng)
@@ -250,8 +254,13 @@ dunlin_model *exact_token_model(uint64_t *rng)
     const int32_t n_layers = between(rng, 1, 4);
     for (int32_t i = 0; i < n_layers; i++) {
         const dunlin_value before = d.end;
-        d.end = dunlin_builder_dense(d.builder, next_name(&d, "qkv"), d.end, 3 * width);
-        d.end = dunlin_builder_attention(d.builder, &d.end, 1, heads, -1);
+        dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+        options.is_causal = between(rng, 0, 1) == 0;
+        options.kv_heads = between(rng, 0, 1);
+        const int32_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
+        d.end = dunlin_builder_dense(d.builder, next_name(&d, "qkv"), d.end,
+                                     width + 2 * kv_heads * (width / heads));
+        d.end = dunlin_builder_attention_with(d.builder, NULL, &d.end, 1, heads, &options);
         end_half(&d, before, width);
         const dunlin_value middle = d.end;
         d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, 3 * width);

@@ -65,6 +65,7 @@
 #endif
 #ifdef DUNLIN_HAS_TRAINER_HEADERS
 #include <dunlin/arrays.h>
+#include <dunlin/attention.h>
 #include <dunlin/batch.h>
 #include <dunlin/budget.h>
 #include <dunlin/builtin.h>

@@ -6,6 +6,7 @@
 #include "random_parts.h"
 #include "step_support.h"
 
+#include <dunlin/attention.h>
 #include <dunlin/pixels.h>
 #include <dunlin/several.h>
 
@@ -370,7 +371,31 @@ static void end_half(draft *d, dunlin_value before, int32_t width)
 {
     d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, width);
     d->end = dunlin_builder_add(d->builder, before, d->end);
-    d->end = dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
+    d->end = between(d->rng, 0, 2) == 0
+                 ? dunlin_builder_rms_norm(d->builder, next_name(d, "norm"), d->end, 0.0F)
+                 : dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
+}
+
+/* q, k and v in one; looks back, shares keys and adds a mask or not. */
+static void add_attention(draft *d, int32_t heads, int32_t width, int32_t n_tokens)
+{
+    enum { MOST = 6 };
+    float mask[MOST * MOST];
+    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+    options.is_causal = between(d->rng, 0, 1) == 0;
+    options.kv_heads = between(d->rng, 0, 1);
+    if (n_tokens <= MOST && between(d->rng, 0, 2) == 0) {
+        for (int32_t i = 0; i < n_tokens * n_tokens; i++) {
+            mask[i] = 0.125F * (float)between(d->rng, -8, 8);
+        }
+        options.fixed_mask = mask;
+        options.fixed_mask_shape = (dunlin_shape){2, {n_tokens, n_tokens}};
+    }
+    const int32_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
+    d->end = dunlin_builder_dense(d->builder, next_name(d, "qkv"), d->end,
+                                  (heads + 2 * kv_heads) * width);
+    d->end = dunlin_builder_attention_with(d->builder, next_name(d, "attention"), &d->end, 1, heads,
+                                           &options);
 }
 
 /* Tokens or features, encoder layers in several forms, one row out of all of
@@ -398,8 +423,7 @@ static dunlin_model *random_token_model(uint64_t *rng)
     for (int32_t i = 0; i < n_layers; i++) {
         const dunlin_value before = d.end;
         if (between(rng, 0, 1) == 0) {
-            d.end = dunlin_builder_dense(d.builder, next_name(&d, "qkv"), d.end, 3 * width);
-            d.end = dunlin_builder_attention(d.builder, &d.end, 1, heads, -1);
+            add_attention(&d, heads, width / heads, n_tokens);
         } else { /* the same by hand, one head */
             const int32_t order[2] = {1, 0};
             const dunlin_value q =

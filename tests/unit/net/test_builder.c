@@ -3,6 +3,8 @@
  */
 #include "net_support.h"
 
+#include <dunlin/attention.h>
+
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -182,6 +184,45 @@ Test(builder, refuses_wrong_calls)
     b = begin(NULL);
     expect_refused(b, dunlin_builder_batch_norm(b, name, image(b, 1, 4)), DUNLIN_LIMIT,
                    "299 characters");
+}
+
+static dunlin_value attend(dunlin_builder *b, const char *name,
+                           const dunlin_attention_options *options)
+{
+    const dunlin_shape rows = {2, {4, 12}};
+    const dunlin_value x = dunlin_builder_input(b, "x", &rows);
+    return dunlin_builder_attention_with(b, name, &x, 1, 2, options);
+}
+
+Test(builder, refuses_wrong_attention)
+{
+    const float mask[6] = {0.0F, 1.0F, NAN, 0.0F, 0.0F, 0.0F};
+    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+    options.kv_heads = -1;
+    dunlin_builder *b = begin(NULL);
+    expect_refused(b, attend(b, NULL, &options), DUNLIN_MODEL, "-1 heads of keys");
+    options.kv_heads = 0;
+    options.has_mask = true;
+    options.mask = 17;
+    b = begin(NULL);
+    expect_refused(b, attend(b, NULL, &options), DUNLIN_ARGUMENT, "not a value");
+    options.has_mask = false;
+    options.fixed_mask = mask;
+    options.fixed_mask_shape = (dunlin_shape){1, {4}};
+    b = begin(NULL);
+    expect_refused(b, attend(b, "a", &options), DUNLIN_ARGUMENT, "not finite");
+    options.fixed_mask_shape = (dunlin_shape){1, {2}};
+    b = begin(NULL);
+    expect_refused(b, attend(b, NULL, &options), DUNLIN_ARGUMENT, "needs a name");
+    b = begin(NULL);
+    expect_refused(b, attend(b, "a", &options), DUNLIN_MODEL, "(2)");
+    options.fixed_mask_shape = (dunlin_shape){1, {0}};
+    b = begin(NULL);
+    expect_refused(b, attend(b, "a", &options), DUNLIN_ARGUMENT, "no elements");
+    options.fixed_mask = NULL;
+    options.struct_size = 3;
+    b = begin(NULL);
+    expect_refused(b, attend(b, NULL, &options), DUNLIN_ARGUMENT, "3");
 }
 
 Test(builder, refuses_wrong_shapes)

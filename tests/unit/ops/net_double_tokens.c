@@ -166,7 +166,8 @@ static double layer_norm_at(const net_double *reference, const dunlin_net_node *
     const double *row = reference->values[node->inputs[0]] + s * size_of(shape) + i / width * width;
     double mean = 0.0;
     double variance = 0.0;
-    for (int64_t k = 0; k < width; k++) {
+    const bool is_about_zero = node->u.layer_norm.is_about_zero;
+    for (int64_t k = 0; k < width && !is_about_zero; k++) {
         mean += row[k] / (double)width;
     }
     for (int64_t k = 0; k < width; k++) {
@@ -174,7 +175,7 @@ static double layer_norm_at(const net_double *reference, const dunlin_net_node *
     }
     const double hat = (row[i % width] - mean) / sqrt(variance + (double)node->u.layer_norm.eps);
     return hat * reference->params[node->params[0]][i % width] +
-           reference->params[node->params[1]][i % width];
+           (is_about_zero ? 0.0 : reference->params[node->params[1]][i % width]);
 }
 
 static double softmax_at(const double *row, int64_t n, int64_t i)
@@ -211,16 +212,49 @@ static double matmul_at(const net_double *reference, const dunlin_net_node *node
     return sum;
 }
 
-/* Element (token, channel) of q (0), k (1) or v (2). */
-static double part_at(const net_double *reference, const dunlin_net_node *node, int part, int64_t s,
-                      int64_t token, int64_t channel)
+static int64_t kv_heads_of(const dunlin_net_node *node)
 {
-    const bool is_packed = node->n_inputs - (node->u.attention.has_mask ? 1 : 0) == 1;
+    return node->u.attention.kv_heads == 0 ? node->u.attention.heads : node->u.attention.kv_heads;
+}
+
+static bool is_packed_attention(const dunlin_net_node *node)
+{
+    return node->n_inputs - (node->u.attention.has_mask ? 1 : 0) == 1;
+}
+
+/* Element (token, channel of the head) of q (0), k (1) or v (2). */
+static double part_at(const net_double *reference, const dunlin_net_node *node, int part, int64_t s,
+                      int64_t token, int64_t head, int64_t channel)
+{
+    const bool is_packed = is_packed_attention(node);
+    const int64_t heads = node->u.attention.heads;
+    const int64_t kv_heads = kv_heads_of(node);
     const uint32_t value = node->inputs[is_packed ? 0 : part];
     const dunlin_shape *shape = shape_of(reference, value);
-    const int64_t width = shape->dims[1] / (is_packed ? 3 : 1);
-    return reference->values[value][(s * shape->dims[0] + token) * shape->dims[1] + channel +
-                                    (is_packed ? part * width : 0)];
+    const int64_t width = last_of(shape_of(reference, node->output)) / heads;
+    const int64_t own_head = part == 0 ? head : head / (heads / kv_heads);
+    const int64_t heads_before = part == 0 ? 0 : part == 1 ? heads : heads + kv_heads;
+    const int64_t at = ((is_packed ? heads_before : 0) + own_head) * width + channel;
+    return reference->values[value][(s * shape->dims[0] + token) * shape->dims[1] + at];
+}
+
+/* What the masks add to a score; minus infinity: not seen. */
+static double mask_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
+                      int64_t query, int64_t head, int64_t key, int64_t n_keys)
+{
+    const dunlin_net_attention *a = &node->u.attention;
+    double sum = a->is_causal && key > query ? -INFINITY : 0.0;
+    if (a->has_mask) {
+        const uint32_t mask = node->inputs[node->n_inputs - 1];
+        const int64_t n = size_of(shape_of(reference, mask));
+        sum += reference->values[mask][s * n + (n == n_keys ? key : query * n_keys + key)];
+    }
+    if (node->n_params > 0) {
+        const dunlin_shape *shape = &reference->net->params[node->params[0]].shape;
+        const int64_t indices[3] = {head, query, key};
+        sum += reference->params[node->params[0]][aligned(shape, indices, 3)];
+    }
+    return sum;
 }
 
 /* One query of one head, all of its channels. */
@@ -228,24 +262,18 @@ static void attend(net_double *reference, const dunlin_net_node *node, int64_t s
                    int64_t head)
 {
     const dunlin_net_attention *a = &node->u.attention;
-    const bool is_packed = node->n_inputs - (a->has_mask ? 1 : 0) == 1;
     const dunlin_shape *y = shape_of(reference, node->output);
-    const int64_t n_keys = shape_of(reference, node->inputs[is_packed ? 0 : 1])->dims[0];
+    const int64_t n_keys =
+        shape_of(reference, node->inputs[is_packed_attention(node) ? 0 : 1])->dims[0];
     const int64_t width = y->dims[1] / a->heads;
     double *scores = calloc((size_t)n_keys, sizeof *scores);
+    double largest = -INFINITY;
     for (int64_t k = 0; k < n_keys; k++) {
-        for (int64_t c = head * width; c < (head + 1) * width; c++) {
-            scores[k] += (double)a->scale * part_at(reference, node, 0, s, query, c) *
-                         part_at(reference, node, 1, s, k, c);
+        for (int64_t c = 0; c < width; c++) {
+            scores[k] += (double)a->scale * part_at(reference, node, 0, s, query, head, c) *
+                         part_at(reference, node, 1, s, k, head, c);
         }
-        if (a->has_mask) {
-            const uint32_t mask = node->inputs[node->n_inputs - 1];
-            const int64_t n = size_of(shape_of(reference, mask));
-            scores[k] += reference->values[mask][s * n + (n == n_keys ? k : query * n_keys + k)];
-        }
-    }
-    double largest = scores[0];
-    for (int64_t k = 1; k < n_keys; k++) {
+        scores[k] += mask_at(reference, node, s, query, head, k, n_keys);
         largest = fmax(largest, scores[k]);
     }
     double sum = 0.0;
@@ -257,8 +285,8 @@ static void attend(net_double *reference, const dunlin_net_node *node, int64_t s
     memset(out + head * width, 0, (size_t)width * sizeof *out);
     for (int64_t k = 0; k < n_keys; k++) {
         const double p = scores[k] / sum;
-        for (int64_t c = head * width; c < (head + 1) * width; c++) {
-            out[c] += p * part_at(reference, node, 2, s, k, c);
+        for (int64_t c = 0; c < width; c++) {
+            out[head * width + c] += p * part_at(reference, node, 2, s, k, head, c);
         }
     }
     free(scores);

@@ -118,6 +118,30 @@ Test(tokens, layer_norm)
     }
 }
 
+/* About 0, with a scale alone; also where the scale is frozen, or is all that is trained. */
+Test(tokens, rms_norm)
+{
+    static const int64_t widths[] = {1, 5, 16, 37};
+    for (size_t i = 0; i < 5; i++) {
+        uint32_t x = begin_values(&(dunlin_shape){2, {i < 4 ? 3 : 70, widths[i % 4]}});
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_LAYER_NORM, &x, 1);
+        node->params[0] = make_param(&net, &(dunlin_shape){1, {widths[i % 4]}}, DUNLIN_PARAM_PLAIN,
+                                     DUNLIN_PARAMETER_TRAINABLE);
+        node->n_params = 1;
+        node->u.layer_norm.eps = 0.1F;
+        node->u.layer_norm.is_about_zero = true;
+        x = finish();
+        end(i < 4 ? x : mean(x, 1, false));
+        check(360 + i);
+        static const char *const frozen[] = {"param2", "param0,param1"};
+        for (size_t k = 0; k < 2; k++) {
+            cr_assert(check_net(
+                &net, &(check_options){.n = 3, .seed = 370 + k, .frozen_prefixes = frozen[k]}));
+        }
+        reopen();
+    }
+}
+
 Test(tokens, embedding_and_positions)
 {
     uint32_t x = embedding(make_input(&net, 6, 0, 0), 9, 5);

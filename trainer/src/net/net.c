@@ -43,6 +43,45 @@ bool dunlin__net_set_values(dunlin_net *net, uint32_t param, const float *values
     return true;
 }
 
+bool dunlin__net_drop_unread(dunlin_net *net)
+{
+    const size_t n_old = net->n_params;
+    uint32_t *map = dunlin__alloc_array(&net->alloc, n_old, sizeof *map);
+    if (map == NULL) {
+        return n_old == 0;
+    }
+    for (uint32_t i = 0; i < n_old; i++) {
+        map[i] = dunlin__param_is_fixed(net, i) ? DUNLIN_NET_NONE : i;
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        for (uint32_t k = 0; k < node->n_params; k++) {
+            if (node->params[k] != DUNLIN_NET_NONE) {
+                map[node->params[k]] = node->params[k];
+            }
+        }
+    }
+    net->n_params = 0;
+    for (uint32_t i = 0; i < n_old; i++) {
+        if (map[i] == DUNLIN_NET_NONE) {
+            free_values(&net->alloc, &net->params[i]);
+        } else {
+            map[i] = (uint32_t)net->n_params;
+            net->params[net->n_params++] = net->params[i];
+        }
+    }
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        dunlin_net_node *node = &net->nodes[i];
+        for (uint32_t k = 0; k < node->n_params; k++) {
+            if (node->params[k] != DUNLIN_NET_NONE) {
+                node->params[k] = map[node->params[k]];
+            }
+        }
+    }
+    dunlin__free_array(&net->alloc, map, n_old, sizeof *map);
+    return true;
+}
+
 void dunlin__net_free(dunlin_net *net)
 {
     if (net == NULL) {

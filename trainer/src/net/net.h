@@ -161,14 +161,18 @@ typedef struct dunlin_net_batch_norm {
 } dunlin_net_batch_norm;
 
 /*
- * softmax(q k^T * scale + mask) v, for each head. Inputs: one value (T, 3 heads * width), q, k and
- * v side by side; or q, k, v of (T, heads * width). Then, if has_mask, what is added to the scores:
- * of (keys), (queries, keys) or with dimensions of 1 before them; no parameter may lead to it.
+ * softmax(q k^T * scale + masks) v, for each head. Inputs: one value (T, (heads + 2 kv_heads) *
+ * width), q, k and v side by side; or q of (T, heads * width), k and v of (keys, kv_heads * width).
+ * Then, if has_mask, what is added to the scores: of (keys), (queries, keys) or with dimensions of
+ * 1 before them; no parameter may lead to it. Parameter 0, if there is one, is added too, and is
+ * never trained: (keys), (queries, keys), (heads, 1, keys) or (heads, queries, keys), likewise.
  */
 typedef struct dunlin_net_attention {
     int32_t heads;
+    int32_t kv_heads; /* of k and v, each shared by heads / kv_heads of q; 0: as many as heads */
     float scale;
     bool has_mask;
+    bool is_causal; /* a query sees no key behind its own place; as many keys as queries */
 } dunlin_net_attention;
 
 /* A sample's elements, row-major, as `split`; its dimensions in the order `perm`; then as `shape`.
@@ -188,7 +192,8 @@ typedef struct dunlin_net_node {
     /*
      * conv, dense, dense turned: weight, bias or NONE; batch norm: scale, shift, running mean,
      * running variance; layer norm, group norm: scale, shift; embedding: the table; PReLU: slopes;
-     * binary with one input: the other operand. Indices into params.
+     * expand: what is repeated for each sample (input: the network's); attention: a mask that
+     * samples share; binary with one input: the other operand. Indices into params.
      */
     uint32_t params[4];
     uint32_t n_params;
@@ -215,6 +220,7 @@ typedef struct dunlin_net_node {
         } dropout;
         struct {
             float eps;
+            bool is_about_zero; /* RMSNorm: no mean is taken off, and there is no shift */
         } layer_norm;
         struct {
             bool is_left_transposed, is_right_transposed; /* the last two dimensions transposed */
@@ -333,6 +339,9 @@ uint32_t dunlin__net_add_value(dunlin_net *net, const char *name);
 uint32_t dunlin__net_add_param(dunlin_net *net, const char *name);
 /* Gives a parameter of n_elements these values, which are copied; false when out of memory. */
 bool dunlin__net_set_values(dunlin_net *net, uint32_t param, const float *values);
+/* Takes out parameters that are never trained and that no node reads; the others keep their order.
+ * False when out of memory. */
+bool dunlin__net_drop_unread(dunlin_net *net);
 /* With a copy of what `port` points to; false when out of memory. */
 bool dunlin__net_add_port(dunlin_net *net, const dunlin_net_port *port);
 uint32_t dunlin__net_add_node(dunlin_net *net, dunlin_op_kind kind, const char *name);

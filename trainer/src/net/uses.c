@@ -28,6 +28,9 @@ static dunlin_parameter_use use_at(const dunlin_net *net, const dunlin_net_node 
     if (kind == DUNLIN_OP_EMBEDDING) {
         return DUNLIN_USE_TABLE;
     }
+    if (kind == DUNLIN_OP_ATTENTION || kind == DUNLIN_OP_EXPAND) {
+        return DUNLIN_USE_POSITION;
+    }
     const bool is_sum = kind == DUNLIN_OP_BINARY && (node->u.binary.fn == DUNLIN_BINARY_ADD ||
                                                      node->u.binary.fn == DUNLIN_BINARY_SUB);
     if (!is_sum) {

@@ -74,6 +74,7 @@ typedef struct dunlin_layer_norm_call {
     int64_t rows_per_sample, n_samples;
     int32_t width;
     float epsilon;
+    bool is_about_zero; /* RMSNorm: about 0, not the mean; beta is not read */
     const float *x;
     const float *gamma, *beta; /* `width` each */
     float *statistics;
@@ -309,11 +310,18 @@ typedef struct dunlin_matmul_call {
     dunlin_threads *threads;
 } dunlin_matmul_call;
 
-/* Head h of a token's query is `width` floats at h * width; q, k, v may be parts of one tensor. */
+/*
+ * Head h of a token's query is `width` floats at h * width; q, k, v may be parts of one tensor.
+ * Head h reads head h / (heads / kv_heads) of the keys and the values.
+ */
 typedef struct dunlin_attention_shape {
     int32_t heads, width;
+    int32_t kv_heads; /* of k and v; divides `heads` */
     int32_t n_queries, n_keys;
-    int32_t mask_rows; /* 1: a mask for all queries, n_queries: one for each; without mask: 0 */
+    int32_t mask_rows;   /* 1: a mask for all queries, n_queries: one for each; without mask: 0 */
+    int32_t fixed_rows;  /* the same of the mask that all samples share */
+    int32_t fixed_heads; /* 1: it is one for all heads; else `heads` */
+    bool is_causal;      /* query i sees keys 0 to i alone; then n_queries == n_keys */
     float scale;
     int64_t q_pitch, k_pitch, v_pitch; /* floats from one token to the next; gradients alike */
 } dunlin_attention_shape;
@@ -323,6 +331,7 @@ typedef struct dunlin_attention_call {
     int64_t n_samples;
     const float *q, *k, *v;
     const float *mask;   /* added to the scores: mask_rows x n_keys a sample; may be NULL */
+    const float *fixed;  /* added too: fixed_heads x fixed_rows x n_keys; may be NULL */
     float *stats;        /* 2 x heads x n_queries a sample: written forward, read backward */
     float *out;          /* forward: n_queries x heads * width a sample */
     const float *dy;     /* NULL: forward */

@@ -1,5 +1,6 @@
 /*
- * layer_norm_kernel.c - layer norm, forward and backward (Ba, Kiros and Hinton 2016), row by row.
+ * layer_norm_kernel.c - layer norm, forward and backward (Ba, Kiros and Hinton 2016), and RMSNorm
+ * (Zhang and Sennrich 2019), which is the same about 0 and without a shift, row by row.
  *
  * A row's sums run over a few lanes in a fixed order, the variance about the mean already found.
  * dgamma and dbeta: rows of a unit (sink.h) by blocks in float, in double between them; a sample's
@@ -71,7 +72,7 @@ static void forward_row(const dunlin_layer_norm_call *call, int64_t row)
     const float *x = call->x + row * n;
     float *y = call->y + row * n;
     float *statistics = call->statistics + 2 * row;
-    statistics[0] = row_sum(x, n) / (float)n;
+    statistics[0] = call->is_about_zero ? 0.0f : row_sum(x, n) / (float)n;
     const float variance = row_squares(x, n, statistics[0]) / (float)n;
     statistics[1] = 1.0f / sqrtf(variance + call->epsilon);
     const vfloat mean = vset1(statistics[0]);
@@ -79,7 +80,10 @@ static void forward_row(const dunlin_layer_norm_call *call, int64_t row)
     for (int64_t i = 0; i < n; i += VEC) {
         const int32_t left = vec_left(n, i);
         const vfloat xhat = (vload_n(x + i, left) - mean) * inv_std;
-        vstore_n(y + i, vfma(xhat, vload_n(call->gamma + i, left), vload_n(call->beta + i, left)),
+        const vfloat gamma = vload_n(call->gamma + i, left);
+        vstore_n(y + i,
+                 call->is_about_zero ? xhat * gamma
+                                     : vfma(xhat, gamma, vload_n(call->beta + i, left)),
                  left);
     }
 }
@@ -128,7 +132,7 @@ static row_numbers numbers_of(const dunlin_layer_norm_call *call, int64_t row)
         g_sum += g;
         gx_sum = vfma(g, vload_n(call->x + row * n + i, left) - mean, gx_sum);
     }
-    numbers.mean_g = lanes_sum(g_sum) / (float)n;
+    numbers.mean_g = call->is_about_zero ? 0.0f : lanes_sum(g_sum) / (float)n;
     numbers.mean_gx = lanes_sum(gx_sum) * numbers.inv_std / (float)n;
     return numbers;
 }

@@ -64,6 +64,8 @@ dunlin_status dunlin__onnx_reject(dunlin_onnx_node *node, const char *attribute,
 void dunlin__onnx_begin_node(dunlin_onnx_writer *writer, const char *op_type,
                              const dunlin_net_node *node);
 void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value);
+/* An input of the file, whatever it holds: its first dimension is the number of samples. */
+void dunlin__onnx_add_samples(dunlin_onnx_writer *writer);
 /* The value if it is an input of the file that holds whole numbers, as they are; else false. */
 bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value);
 void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param);
@@ -75,6 +77,8 @@ void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const
 typedef int64_t (*dunlin_onnx_int_fn)(const void *ctx, int32_t index);
 void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
                                 dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n);
+/* One such number, of rank 0. */
+void dunlin__onnx_add_whole(dunlin_onnx_writer *writer, const char *suffix, int64_t value);
 void dunlin__onnx_add_floats(dunlin_onnx_writer *writer, const char *suffix, const float *values,
                              int32_t n); /* a constant input of float32 */
 /* What an operator of several ONNX nodes hands from one to the next: "<output><suffix>". */

@@ -24,6 +24,13 @@ void dunlin__onnx_add_value(dunlin_onnx_writer *writer, uint32_t value)
                           dunlin__onnx_rounded_name(writer, value, name, rounded));
 }
 
+void dunlin__onnx_add_samples(dunlin_onnx_writer *writer)
+{
+    const dunlin_net *net = writer->net;
+    const char *name = net->n_ports > 1 ? net->ports[0].name : net->values[net->input].name;
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
+}
+
 bool dunlin__onnx_add_ids(dunlin_onnx_writer *writer, uint32_t value)
 {
     if (!dunlin__onnx_is_whole(writer->net, value)) {
@@ -98,15 +105,17 @@ void dunlin__onnx_add_floats(dunlin_onnx_writer *writer, const char *suffix, con
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
 }
 
-void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
-                                dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n)
+static void put_made_ints(dunlin_onnx_writer *writer, const char *suffix,
+                          dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n, bool is_list)
 {
     char room[DUNLIN_NET_MAX_NAME + 1];
     const char *name = made_name(writer, suffix, room);
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
     dunlin_onnx_buffer *tensor = &writer->scratch;
     tensor->n = 0;
-    dunlin__onnx_put_int(tensor, TENSOR_DIMS, n);
+    if (is_list) {
+        dunlin__onnx_put_int(tensor, TENSOR_DIMS, n);
+    }
     dunlin__onnx_put_int(tensor, TENSOR_TYPE, ELEMENT_INT64);
     dunlin__onnx_put_text(tensor, TENSOR_NAME, name);
     dunlin__onnx_put_length(tensor, TENSOR_RAW, (uint64_t)n * sizeof(int64_t));
@@ -116,6 +125,12 @@ void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
         dunlin__onnx_put_raw(tensor, bytes, sizeof bytes);
     }
     dunlin__onnx_put_message(&writer->constants, GRAPH_INITIALIZER, tensor);
+}
+
+void dunlin__onnx_add_made_ints(dunlin_onnx_writer *writer, const char *suffix,
+                                dunlin_onnx_int_fn value_fn, const void *ctx, int32_t n)
+{
+    put_made_ints(writer, suffix, value_fn, ctx, n, true);
 }
 
 static int64_t listed_int(const void *ctx, int32_t index)
@@ -128,6 +143,11 @@ void dunlin__onnx_add_ints(dunlin_onnx_writer *writer, const char *suffix, const
                            int32_t n)
 {
     dunlin__onnx_add_made_ints(writer, suffix, listed_int, values, n);
+}
+
+void dunlin__onnx_add_whole(dunlin_onnx_writer *writer, const char *suffix, int64_t value)
+{
+    put_made_ints(writer, suffix, listed_int, &value, 1, false);
 }
 
 void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix)

@@ -1,6 +1,6 @@
 /*
  * layer_norm.c - normalisation over the last dimension, with a scale and a shift (Ba, Kiros, Hinton
- * 2016).
+ * 2016), or about 0 with a scale alone (RMSNorm, Zhang and Sennrich 2019).
  *
  * Backward is one op: the gradient of the input as a map, those of scale and shift as a reducer.
  */
@@ -14,26 +14,29 @@ typedef struct layer_norm_params {
     int64_t rows_per_sample;
     int64_t width;
     float eps;
+    bool is_about_zero;
     bool has_dx, has_dgamma, has_dbeta;
 } layer_norm_params;
 
 enum { GAMMA = 0, BETA = 1 };
 enum { SAVED_X = 0, SAVED_STATS = 1 };
 
-/* Operands: x, scale, shift, rows' statistics, y. */
+/* Operands: x, scale, shift if there is one, rows' statistics, y. */
 static dunlin_status run_forward(const dunlin_kernel_call *call)
 {
     const layer_norm_params *p = call->params;
+    const uint32_t next = p->is_about_zero ? 2 : 3;
     call->run->kernels->layer_norm(&(dunlin_layer_norm_call){
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
         .width = (int32_t)p->width,
         .epsilon = p->eps,
+        .is_about_zero = p->is_about_zero,
         .x = call->operands[0],
         .gamma = call->operands[1],
-        .beta = call->operands[2],
-        .statistics = call->operands[3],
-        .y = call->operands[4],
+        .beta = p->is_about_zero ? NULL : call->operands[2],
+        .statistics = call->operands[next],
+        .y = call->operands[next + 1],
         .threads = call->run->threads,
     });
     return DUNLIN_OK;
@@ -55,6 +58,7 @@ static dunlin_status run_backward(const dunlin_kernel_call *call)
         .rows_per_sample = p->rows_per_sample,
         .n_samples = call->n_samples,
         .width = (int32_t)p->width,
+        .is_about_zero = p->is_about_zero,
         .x = call->operands[0],
         .gamma = call->operands[1],
         .statistics = call->operands[2],
@@ -119,7 +123,8 @@ static layer_norm_params node_params(const dunlin_net *net, const dunlin_net_nod
     const int64_t width = x->shape.dims[x->shape.n_dims - 1];
     return (layer_norm_params){.rows_per_sample = dunlin__value_elements(x) / width,
                                .width = width,
-                               .eps = node->u.layer_norm.eps};
+                               .eps = node->u.layer_norm.eps,
+                               .is_about_zero = node->u.layer_norm.is_about_zero};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -128,14 +133,16 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
     const uint32_t x = dunlin__emit_value(emit, node->inputs[0]);
     const uint32_t stats = dunlin__emit_tensor(emit, "/rows", DUNLIN_F32, true,
                                                2 * params.rows_per_sample, DUNLIN_MEM_SAVED);
-    const dunlin_mem_access accesses[] = {
-        {x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_param(emit, node->params[GAMMA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {dunlin__emit_param(emit, node->params[BETA]), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
-        {stats, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
-        {dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
-    };
-    dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, 5,
+    dunlin_mem_access accesses[5] = {{x, DUNLIN_MEM_READ, DUNLIN_MEM_MAP}};
+    uint32_t n = 1;
+    for (uint32_t slot = GAMMA; slot <= (params.is_about_zero ? GAMMA : BETA); slot++) {
+        accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[slot]),
+                                            DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
+    }
+    accesses[n++] = (dunlin_mem_access){stats, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP};
+    accesses[n++] = (dunlin_mem_access){dunlin__emit_output(emit, node->output), DUNLIN_MEM_WRITE,
+                                        DUNLIN_MEM_MAP};
+    dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, n,
                         8.0 * (double)(params.rows_per_sample * params.width));
     dunlin__emit_save(emit, SAVED_X, x);
     dunlin__emit_save(emit, SAVED_STATS, stats);
@@ -146,7 +153,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     layer_norm_params params = node_params(dunlin__emit_net(emit), node);
     params.has_dx = dunlin__emit_needs_grad(emit, node->inputs[0]);
     params.has_dgamma = dunlin__emit_is_trained(emit, node->params[GAMMA]);
-    params.has_dbeta = dunlin__emit_is_trained(emit, node->params[BETA]);
+    params.has_dbeta = !params.is_about_zero && dunlin__emit_is_trained(emit, node->params[BETA]);
     const bool has_sums = params.has_dgamma || params.has_dbeta;
     const uint8_t parts =
         (uint8_t)((params.has_dx ? DUNLIN_MEM_MAP : 0) | (has_sums ? DUNLIN_MEM_REDUCE : 0));
@@ -190,7 +197,9 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     }
     const dunlin_shape wanted = {1, {x->dims[x->n_dims - 1]}};
     DUNLIN_TRY(dunlin__op_want_param(net, node, GAMMA, &wanted, DUNLIN_PARAM_PLAIN, error));
-    DUNLIN_TRY(dunlin__op_want_param(net, node, BETA, &wanted, DUNLIN_PARAM_PLAIN, error));
+    if (!node->u.layer_norm.is_about_zero) {
+        DUNLIN_TRY(dunlin__op_want_param(net, node, BETA, &wanted, DUNLIN_PARAM_PLAIN, error));
+    }
     dunlin__op_keep_shape(net, node);
     return DUNLIN_OK;
 }
@@ -214,9 +223,42 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     return DUNLIN_OK;
 }
 
+/* x / sqrt(mean of x^2 + eps) * scale: ONNX has no such operator before opset 23. */
+static void write_about_zero(dunlin_onnx_writer *writer, const dunlin_net_node *node)
+{
+    const int64_t axis = -1;
+    dunlin__onnx_begin_node(writer, "Pow", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_scalar(writer, "/two", 2.0F);
+    dunlin__onnx_end_part(writer, "/squares");
+    dunlin__onnx_begin_node(writer, "ReduceMean", node);
+    dunlin__onnx_add_part(writer, "/squares");
+    dunlin__onnx_attr_ints(writer, "axes", &axis, 1);
+    dunlin__onnx_end_part(writer, "/square");
+    dunlin__onnx_begin_node(writer, "Add", node);
+    dunlin__onnx_add_part(writer, "/square");
+    dunlin__onnx_add_scalar(writer, "/epsilon", node->u.layer_norm.eps);
+    dunlin__onnx_end_part(writer, "/sum");
+    dunlin__onnx_begin_node(writer, "Sqrt", node);
+    dunlin__onnx_add_part(writer, "/sum");
+    dunlin__onnx_end_part(writer, "/root");
+    dunlin__onnx_begin_node(writer, "Div", node);
+    dunlin__onnx_add_value(writer, node->inputs[0]);
+    dunlin__onnx_add_part(writer, "/root");
+    dunlin__onnx_end_part(writer, "/normed");
+    dunlin__onnx_begin_node(writer, "Mul", node);
+    dunlin__onnx_add_part(writer, "/normed");
+    dunlin__onnx_add_param(writer, node->params[GAMMA]);
+    dunlin__onnx_end_node(writer);
+}
+
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
     (void)net;
+    if (node->u.layer_norm.is_about_zero) {
+        write_about_zero(writer, node);
+        return;
+    }
     dunlin__onnx_begin_node(writer, "LayerNormalization", node);
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_add_param(writer, node->params[GAMMA]);

@@ -4,7 +4,10 @@
  * Neither scores nor probabilities are kept: only each row's largest score and sum, two floats a
  * query and head, from which the backward pass recomputes them.
  */
+#include "attention.h"
+
 #include "ops/common/maps.h"
+#include "ops/common/support.h"
 
 #include <mem/support.h>
 
@@ -12,15 +15,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_PARTS 3  /* q, k and v */
-#define MAX_INPUTS 4 /* and the mask */
+#define MAX_INPUTS (DUNLIN_ATTENTION_MAX_PARTS + 1) /* and the mask */
 
-typedef struct attention_params {
-    dunlin_attention_shape shape;
-    bool is_packed; /* one tensor holds q, k and v side by side */
-    bool has_mask;
-    bool has_grad[MAX_PARTS]; /* backward: of q, k, v */
-} attention_params;
+typedef dunlin_attention_params attention_params;
 
 enum { SAVED_Q = 0, SAVED_K = 1, SAVED_V = 2, SAVED_MASK = 3, SAVED_STATS = 4 };
 
@@ -29,18 +26,19 @@ static void place_parts(const dunlin_kernel_call *call, uint32_t first, float *o
 {
     const attention_params *p = call->params;
     const int64_t width = (int64_t)p->shape.heads * p->shape.width;
+    const int64_t kv_width = (int64_t)p->shape.kv_heads * p->shape.width;
     for (uint32_t i = 0; i < 3; i++) {
         float *base = call->operands[first + (p->is_packed ? 0 : i)];
-        out_parts[i] = p->is_packed ? base + (int64_t)i * width : base;
+        out_parts[i] = p->is_packed && i > 0 ? base + width + (int64_t)(i - 1) * kv_width : base;
     }
 }
 
-/* Operands: stats, output or its gradient; q, k, v or all in one; the mask; backward: the gradients
- * of those that want one. */
+/* Operands: stats, output or its gradient; q, k, v or all in one; the masks; backward: the
+ * gradients of those that want one. */
 static dunlin_status run_attention(const dunlin_kernel_call *call, bool is_backward)
 {
     const attention_params *p = call->params;
-    const uint32_t n_parts = p->is_packed ? 1 : 3;
+    uint32_t next = 2 + (p->is_packed ? 1 : 3);
     float *parts[3];
     place_parts(call, 2, parts);
     dunlin_attention_call run = {
@@ -49,18 +47,18 @@ static dunlin_status run_attention(const dunlin_kernel_call *call, bool is_backw
         .q = parts[0],
         .k = parts[1],
         .v = parts[2],
-        .mask = p->has_mask ? call->operands[2 + n_parts] : NULL,
         .stats = call->operands[0],
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
+    run.mask = p->has_mask ? call->operands[next++] : NULL;
+    run.fixed = p->has_fixed ? call->operands[next++] : NULL;
     if (!is_backward) {
         run.out = call->operands[1];
         call->run->kernels->attention(&run);
         return DUNLIN_OK;
     }
     run.dy = call->operands[1];
-    uint32_t next = 2 + n_parts + (p->has_mask ? 1 : 0);
     float **const grads[3] = {&run.dq, &run.dk, &run.dv};
     if (p->is_packed) {
         place_parts(call, next, parts);
@@ -124,69 +122,97 @@ static const dunlin_step_kernel backward_kernel = {
 
 /* --- emission --- */
 
-static uint32_t n_parts_of(const dunlin_net_node *node)
+uint32_t dunlin__attention_n_parts(const dunlin_net_node *node)
 {
     const uint32_t n = node->n_inputs - (node->u.attention.has_mask ? 1 : 0);
-    return n < MAX_PARTS ? n : MAX_PARTS;
+    return n < DUNLIN_ATTENTION_MAX_PARTS ? n : DUNLIN_ATTENTION_MAX_PARTS;
 }
 
-static attention_params node_params(const dunlin_net *net, const dunlin_net_node *node)
+static int32_t kv_heads_of(const dunlin_net_node *node)
+{
+    return node->u.attention.kv_heads == 0 ? node->u.attention.heads : node->u.attention.kv_heads;
+}
+
+/* A mask's rows and, of one that samples share, heads: the dimensions before the keys. */
+static int64_t before_keys(const dunlin_shape *shape, int32_t from_end)
+{
+    return shape->n_dims > from_end ? shape->dims[shape->n_dims - 1 - from_end] : 1;
+}
+
+dunlin_attention_params dunlin__attention_params_of(const dunlin_net *net,
+                                                    const dunlin_net_node *node)
 {
     const dunlin_net_attention *a = &node->u.attention;
-    const bool is_packed = n_parts_of(node) == 1;
+    const bool is_packed = dunlin__attention_n_parts(node) == 1;
     const dunlin_shape *q = &net->values[node->inputs[0]].shape;
     const dunlin_shape *k = &net->values[node->inputs[is_packed ? 0 : 1]].shape;
-    attention_params params = {.is_packed = is_packed, .has_mask = a->has_mask};
-    const int64_t pitch = q->dims[1];
+    const dunlin_shape *v = &net->values[node->inputs[is_packed ? 0 : 2]].shape;
+    attention_params params = {.is_packed = is_packed,
+                               .has_mask = a->has_mask,
+                               .has_fixed = dunlin__op_has_param(node, 0)};
     params.shape = (dunlin_attention_shape){
         .heads = a->heads,
-        .width = (int32_t)(pitch / a->heads / (is_packed ? 3 : 1)),
+        .kv_heads = kv_heads_of(node),
         .n_queries = (int32_t)q->dims[0],
         .n_keys = (int32_t)k->dims[0],
+        .is_causal = a->is_causal,
         .scale = a->scale,
-        .q_pitch = pitch,
-        .k_pitch = pitch,
-        .v_pitch = pitch,
+        .q_pitch = q->dims[1],
+        .k_pitch = k->dims[1],
+        .v_pitch = v->dims[1],
     };
+    params.shape.width =
+        (int32_t)(q->dims[1] / (is_packed ? a->heads + 2 * params.shape.kv_heads : a->heads));
     if (a->has_mask) {
         const int64_t n = dunlin__value_elements(&net->values[node->inputs[node->n_inputs - 1]]);
         params.shape.mask_rows = (int32_t)(n / k->dims[0]);
+    }
+    if (params.has_fixed) {
+        const dunlin_shape *fixed = &net->params[node->params[0]].shape;
+        params.shape.fixed_rows = (int32_t)before_keys(fixed, 1);
+        params.shape.fixed_heads = (int32_t)before_keys(fixed, 2);
     }
     return params;
 }
 
 static double node_flops(const dunlin_attention_shape *s)
 {
-    return 4.0 * s->heads * s->n_queries * (double)s->n_keys * s->width;
+    const double keys = s->is_causal ? 0.5 * (s->n_keys + 1.0) : (double)s->n_keys;
+    return 4.0 * s->heads * s->n_queries * keys * s->width;
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    const attention_params params = node_params(dunlin__emit_net(emit), node);
+    const attention_params params = dunlin__attention_params_of(dunlin__emit_net(emit), node);
     const uint32_t stats = dunlin__emit_tensor(
         emit, "/rows", DUNLIN_F32, true, 2 * (int64_t)params.shape.heads * params.shape.n_queries,
         DUNLIN_MEM_SAVED);
-    dunlin_mem_access accesses[2 + MAX_INPUTS] = {
+    dunlin_mem_access accesses[3 + MAX_INPUTS] = {
         {stats, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
         {DUNLIN_STEP_NONE, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
+    uint32_t n = 2;
     for (uint32_t i = 0; i < node->n_inputs && i < MAX_INPUTS; i++) {
         const uint32_t tensor = dunlin__emit_value(emit, node->inputs[i]);
-        accesses[2 + i] = (dunlin_mem_access){tensor, DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
+        accesses[n++] = (dunlin_mem_access){tensor, DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
         const bool is_mask = params.has_mask && i + 1 == node->n_inputs;
         dunlin__emit_save(emit, is_mask ? SAVED_MASK : SAVED_Q + i, tensor);
     }
+    if (params.has_fixed) {
+        accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[0]),
+                                            DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
+    }
     accesses[1].tensor = dunlin__emit_output(emit, node->output);
-    dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses,
-                        2 + node->n_inputs, node_flops(&params.shape));
+    dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, n,
+                        node_flops(&params.shape));
     dunlin__emit_save(emit, SAVED_STATS, stats);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
-    attention_params params = node_params(dunlin__emit_net(emit), node);
-    const uint32_t n_parts = n_parts_of(node);
-    dunlin_mem_access accesses[9] = {
+    attention_params params = dunlin__attention_params_of(dunlin__emit_net(emit), node);
+    const uint32_t n_parts = dunlin__attention_n_parts(node);
+    dunlin_mem_access accesses[10] = {
         {dunlin__emit_saved(emit, SAVED_STATS), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
     };
@@ -198,6 +224,10 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
     if (params.has_mask) {
         accesses[n++] = (dunlin_mem_access){dunlin__emit_saved(emit, SAVED_MASK), DUNLIN_MEM_READ,
                                             DUNLIN_MEM_MAP};
+    }
+    if (params.has_fixed) {
+        accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[0]),
+                                            DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
     }
     const uint32_t n_read = n;
     for (uint32_t i = 0; i < n_parts; i++) {
@@ -244,6 +274,67 @@ static dunlin_status check_mask(const dunlin_net *net, const dunlin_net_node *no
     return DUNLIN_OK;
 }
 
+/* The mask that all samples share. */
+static dunlin_status check_fixed(dunlin_net *net, const dunlin_net_node *node, int64_t n_queries,
+                                 int64_t n_keys, dunlin_error *error)
+{
+    dunlin_net_param *param = &net->params[node->params[0]];
+    const dunlin_shape *shape = &param->shape;
+    const bool is_fixed = dunlin__param_is_fixed(net, node->params[0]);
+    const int64_t rows = before_keys(shape, 1);
+    const int64_t heads = before_keys(shape, 2);
+    bool is_good = shape->n_dims > 0 && shape->dims[shape->n_dims - 1] == n_keys &&
+                   (rows == 1 || rows == n_queries) &&
+                   (heads == 1 || heads == node->u.attention.heads);
+    for (int32_t i = 0; i + 3 < shape->n_dims; i++) {
+        is_good = is_good && shape->dims[i] == 1;
+    }
+    if (!is_good || !is_fixed) {
+        char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.80s': its mask '%.80s' is %.60s%s; it must be (keys), "
+                            "(queries, keys) or (heads, queries, keys) and not trained",
+                            node->name, param->name, dunlin__op_shape_text(shape, text),
+                            is_fixed ? "" : " and trained");
+    }
+    param->layout = DUNLIN_PARAM_PLAIN;
+    return DUNLIN_OK;
+}
+
+/* q, k and v, or all in one, fit each other and the heads. */
+static dunlin_status check_parts(const dunlin_net *net, const dunlin_net_node *node,
+                                 dunlin_error *error)
+{
+    const dunlin_net_attention *a = &node->u.attention;
+    const uint32_t n_parts = dunlin__attention_n_parts(node);
+    const int64_t kv_heads = kv_heads_of(node);
+    const int64_t q_heads = n_parts == 1 ? a->heads + 2 * kv_heads : a->heads;
+    const dunlin_shape *q = &net->values[node->inputs[0]].shape;
+    if (a->heads < 1 || kv_heads < 1 || a->heads % kv_heads != 0) {
+        return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                            "node '%.100s': %" PRId64 " heads of keys are none, or do not divide "
+                            "%" PRId32 " heads",
+                            node->name, kv_heads, a->heads);
+    }
+    for (uint32_t i = 0; i < n_parts; i++) {
+        DUNLIN_TRY(dunlin__op_want_plain(net, node, i, 2, error));
+        const dunlin_shape *part = &net->values[node->inputs[i]].shape;
+        const int64_t heads = i == 0 ? q_heads : kv_heads;
+        if (part->n_dims != 2 || part->dims[1] % heads != 0 ||
+            part->dims[1] / heads != q->dims[1] / q_heads) {
+            return fail_shape(net, node, i, "not (tokens, a multiple of the heads)", error);
+        }
+    }
+    const int64_t n_keys = net->values[node->inputs[n_parts == 1 ? 0 : 1]].shape.dims[0];
+    if (n_parts == 3 && net->values[node->inputs[2]].shape.dims[0] != n_keys) {
+        return fail_shape(net, node, 2, "not as many tokens as the keys", error);
+    }
+    if (a->is_causal && n_keys != q->dims[0]) {
+        return fail_shape(net, node, 1, "not as many keys as queries, which look back only", error);
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)
 {
     const dunlin_net_attention *a = &node->u.attention;
@@ -254,161 +345,22 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
                             "one%s",
                             node->name, node->n_inputs, a->has_mask ? ", and a mask" : "");
     }
-    const uint32_t n_parts = n_parts_of(node);
-    const int32_t per_head = n_parts == 1 ? 3 : 1;
-    const dunlin_shape *q = &net->values[node->inputs[0]].shape;
-    for (uint32_t i = 0; i < n_parts; i++) {
-        DUNLIN_TRY(dunlin__op_want_plain(net, node, i, 2, error));
-        const dunlin_shape *part = &net->values[node->inputs[i]].shape;
-        const bool is_good = part->n_dims == 2 && part->dims[1] == q->dims[1] && a->heads >= 1 &&
-                             part->dims[1] % ((int64_t)a->heads * per_head) == 0;
-        if (!is_good) {
-            return fail_shape(net, node, i, "not (tokens, a multiple of the heads)", error);
-        }
-    }
-    const int64_t n_keys = net->values[node->inputs[n_parts == 1 ? 0 : 1]].shape.dims[0];
-    if (n_parts == 3 && net->values[node->inputs[2]].shape.dims[0] != n_keys) {
-        return fail_shape(net, node, 2, "not as many tokens as the keys", error);
-    }
+    DUNLIN_TRY(check_parts(net, node, error));
     if (!isfinite(a->scale)) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.120s': the scale %g is not finite", node->name,
                             (double)a->scale);
     }
+    const dunlin_attention_params params = dunlin__attention_params_of(net, node);
     if (a->has_mask) {
-        DUNLIN_TRY(check_mask(net, node, q->dims[0], n_keys, error));
+        DUNLIN_TRY(check_mask(net, node, params.shape.n_queries, params.shape.n_keys, error));
+    }
+    if (params.has_fixed) {
+        DUNLIN_TRY(check_fixed(net, node, params.shape.n_queries, params.shape.n_keys, error));
     }
     dunlin__op_keep_shape(net, node);
-    net->values[node->output].shape.dims[1] = q->dims[1] / per_head;
+    net->values[node->output].shape.dims[1] = (int64_t)params.shape.heads * params.shape.width;
     return DUNLIN_OK;
-}
-
-/* ONNX has no such operator: files hold its parts, and the reader joins them. */
-static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
-{
-    (void)net;
-    (void)node;
-    return dunlin__onnx_reject(onnx, "", "is no operator of ONNX");
-}
-
-/* Part `index` of the packed input, or input `index`, as (N, heads, ...) under the name `to`. */
-static void write_heads(dunlin_onnx_writer *writer, const attention_params *p,
-                        const dunlin_net_node *node, uint32_t index, bool is_transposed)
-{
-    static const char *const cut[3] = {"/q_part", "/k_part", "/v_part"};
-    static const char *const split[3] = {"/q_heads", "/k_heads", "/v_heads"};
-    static const char *const transposed[3] = {"/q", "/k", "/v"};
-    const dunlin_attention_shape *s = &p->shape;
-    const int64_t width = (int64_t)s->heads * s->width;
-    if (p->is_packed) {
-        const int64_t start = index * width;
-        const int64_t end = start + width;
-        const int64_t axis = 2;
-        dunlin__onnx_begin_node(writer, "Slice", node);
-        dunlin__onnx_add_value(writer, node->inputs[0]);
-        dunlin__onnx_add_ints(writer,
-                              index == 0   ? "/q_start"
-                              : index == 1 ? "/k_start"
-                                           : "/v_start",
-                              &start, 1);
-        dunlin__onnx_add_ints(writer,
-                              index == 0   ? "/q_end"
-                              : index == 1 ? "/k_end"
-                                           : "/v_end",
-                              &end, 1);
-        dunlin__onnx_add_ints(writer,
-                              index == 0   ? "/q_axis"
-                              : index == 1 ? "/k_axis"
-                                           : "/v_axis",
-                              &axis, 1);
-        dunlin__onnx_end_part(writer, cut[index]);
-    }
-    const int64_t shape[4] = {-1, index == 0 ? s->n_queries : s->n_keys, s->heads, s->width};
-    dunlin__onnx_begin_node(writer, "Reshape", node);
-    if (p->is_packed) {
-        dunlin__onnx_add_part(writer, cut[index]);
-    } else {
-        dunlin__onnx_add_value(writer, node->inputs[index]);
-    }
-    dunlin__onnx_add_ints(writer,
-                          index == 0   ? "/q_shape"
-                          : index == 1 ? "/k_shape"
-                                       : "/v_shape",
-                          shape, 4);
-    dunlin__onnx_end_part(writer, split[index]);
-    const int64_t perm[4] = {0, 2, is_transposed ? 3 : 1, is_transposed ? 1 : 3};
-    dunlin__onnx_begin_node(writer, "Transpose", node);
-    dunlin__onnx_add_part(writer, split[index]);
-    dunlin__onnx_attr_ints(writer, "perm", perm, 4);
-    dunlin__onnx_end_part(writer, transposed[index]);
-}
-
-/* The mask as (N, 1, rows, keys). */
-static bool is_mask_spread(const attention_params *p, const dunlin_net_value *mask)
-{
-    const dunlin_shape *shape = &mask->shape;
-    return shape->n_dims == 3 && shape->dims[0] == 1 && shape->dims[1] == p->shape.mask_rows &&
-           shape->dims[2] == p->shape.n_keys;
-}
-
-static void write_scores(dunlin_onnx_writer *writer, const attention_params *p,
-                         const dunlin_net *net, const dunlin_net_node *node)
-{
-    dunlin__onnx_begin_node(writer, "MatMul", node);
-    dunlin__onnx_add_part(writer, "/q");
-    dunlin__onnx_add_part(writer, "/k");
-    dunlin__onnx_end_part(writer, "/products");
-    dunlin__onnx_begin_node(writer, "Mul", node);
-    dunlin__onnx_add_part(writer, "/products");
-    dunlin__onnx_add_scalar(writer, "/scale", p->shape.scale);
-    dunlin__onnx_end_part(writer, "/scores");
-    if (!p->has_mask) {
-        return;
-    }
-    const uint32_t mask = node->inputs[node->n_inputs - 1];
-    const bool is_spread = is_mask_spread(p, &net->values[mask]);
-    if (!is_spread) {
-        const int64_t shape[4] = {-1, 1, p->shape.mask_rows, p->shape.n_keys};
-        dunlin__onnx_begin_node(writer, "Reshape", node);
-        dunlin__onnx_add_value(writer, mask);
-        dunlin__onnx_add_ints(writer, "/mask_shape", shape, 4);
-        dunlin__onnx_end_part(writer, "/mask");
-    }
-    dunlin__onnx_begin_node(writer, "Add", node);
-    dunlin__onnx_add_part(writer, "/scores");
-    if (is_spread) {
-        dunlin__onnx_add_value(writer, mask);
-    } else {
-        dunlin__onnx_add_part(writer, "/mask");
-    }
-    dunlin__onnx_end_part(writer, "/masked");
-}
-
-static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
-{
-    const attention_params p = node_params(net, node);
-    for (uint32_t i = 0; i < 3; i++) {
-        write_heads(writer, &p, node, i, i == 1);
-    }
-    write_scores(writer, &p, net, node);
-    dunlin__onnx_begin_node(writer, "Softmax", node);
-    dunlin__onnx_add_part(writer, p.has_mask ? "/masked" : "/scores");
-    dunlin__onnx_attr_int(writer, "axis", -1);
-    dunlin__onnx_end_part(writer, "/softmax");
-    dunlin__onnx_begin_node(writer, "MatMul", node);
-    dunlin__onnx_add_part(writer, "/softmax");
-    dunlin__onnx_add_part(writer, "/v");
-    dunlin__onnx_end_part(writer, "/heads");
-    const int64_t perm[4] = {0, 2, 1, 3};
-    dunlin__onnx_begin_node(writer, "Transpose", node);
-    dunlin__onnx_add_part(writer, "/heads");
-    dunlin__onnx_attr_ints(writer, "perm", perm, 4);
-    dunlin__onnx_end_part(writer, "/tokens");
-    const int64_t shape[3] = {-1, p.shape.n_queries, (int64_t)p.shape.heads * p.shape.width};
-    dunlin__onnx_begin_node(writer, "Reshape", node);
-    dunlin__onnx_add_part(writer, "/tokens");
-    dunlin__onnx_add_ints(writer, "/shape", shape, 3);
-    dunlin__onnx_end_node(writer);
 }
 
 static const char *const onnx_names[] = {NULL};
@@ -419,8 +371,8 @@ const dunlin_op_row dunlin__op_attention = {
     .onnx_names = onnx_names,
     .wish = DUNLIN_WISH_PLAIN,
     .infer_fn = infer,
-    .from_onnx_fn = from_onnx,
-    .to_onnx_fn = to_onnx,
+    .from_onnx_fn = dunlin__attention_from_onnx,
+    .to_onnx_fn = dunlin__attention_to_onnx,
     .forward_fn = forward,
     .backward_fn = backward,
 };
