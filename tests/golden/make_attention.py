@@ -15,9 +15,14 @@ from make_golden import File, draw
 class Case:
     """q, k and v side by side in a row of (tokens, (heads + 2 kv_heads) * width)."""
 
-    def __init__(self, n, tokens, heads, kv_heads, width, is_causal=False, fixed=None):
+    def __init__(self, n, tokens, heads, kv_heads, width, is_causal=False, fixed=None, base=0):
         self.n, self.tokens, self.heads, self.kv_heads, self.width = n, tokens, heads, kv_heads, width
         self.fixed = fixed
+        self.tables = None
+        if base:  # rotary positions (Su et al. 2021), as float32 tables
+            angles = torch.arange(tokens)[:, None] * base ** -(torch.arange(0, width, 2) / width)[None].double()
+            angles = torch.cat([angles, angles], 1)
+            self.tables = [table.float().double() for table in (angles.cos(), angles.sin())]
         self.mask = torch.zeros(heads, tokens, tokens, dtype=torch.float64)
         if fixed is not None:
             self.mask = self.mask + fixed.reshape(fixed.shape[0] if fixed.dim() == 3 else 1, -1, tokens)
@@ -33,8 +38,19 @@ class Case:
             made.append(part.repeat_interleave(self.heads // part.shape[1], 1))
         return made
 
+    def turn(self, x, is_bound=False):
+        """`is_bound`: what has the size of its errors."""
+        if self.tables is None:
+            return x
+        half = x.shape[-1] // 2
+        cosines, sines = self.tables
+        if is_bound:
+            return x * cosines.abs() + x.roll(half, -1) * sines.abs()
+        return x * cosines + torch.cat([-x[..., half:], x[..., :half]], -1) * sines
+
     def run(self, x):
         q, k, v = self.parts(x)
+        q, k = self.turn(q), self.turn(k)
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.width) + self.mask
         return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(x.shape[0], -1)
 
@@ -49,14 +65,16 @@ class Case:
     def bounds(self, dy, x):
         q, k, v = self.parts(x)
         scale = 1 / math.sqrt(self.width)
+        q, k, q_size, k_size = self.turn(q), self.turn(k), self.turn(q.abs(), True), self.turn(k.abs(), True)
         p = torch.softmax(q @ k.transpose(-1, -2) * scale + self.mask, -1)
         # what an error of the scores does to a probability
         added = torch.where(torch.isfinite(self.mask), self.mask.abs(), torch.zeros(()).double())
-        size = 4 + (q.abs() @ k.abs().transpose(-1, -2) * scale + added).amax(-1, keepdim=True)
+        size = 4 + (q_size @ k_size.transpose(-1, -2) * scale + added).amax(-1, keepdim=True)
         d = dy.reshape(dy.shape[0], self.tokens, self.heads, -1).transpose(1, 2)
         dp = d @ v.abs().transpose(-1, -2)
         ds = p * size * (dp + (p * dp).sum(-1, keepdim=True)) * scale
-        dx = self.join(ds @ k.abs(), ds.transpose(-1, -2) @ q.abs(), (p * size).transpose(-1, -2) @ d)
+        dq, dk = self.turn(ds @ k_size, True), self.turn(ds.transpose(-1, -2) @ q_size, True)
+        dx = self.join(dq, dk, (p * size).transpose(-1, -2) @ d)
         return ((p * size) @ v.abs()).transpose(1, 2).reshape(dy.shape[0], -1), dx
 
 
@@ -69,6 +87,8 @@ def add(file, name, case):
     y_bound, dx_bound = case.bounds(dy.abs(), x.detach())
     arrays = [("dy", dy, np.float32), ("x", x, np.float32), ("y", y, np.float64), ("y.bound", y_bound, np.float32),
               ("dx", x.grad, np.float64), ("dx.bound", dx_bound, np.float32)]
+    if case.tables is not None:
+        arrays += [('cos', case.tables[0], np.float32), ('sin', case.tables[1], np.float32)]
     if case.fixed is not None:
         arrays.append(("fixed", case.fixed, np.float32))
     for part, value, dtype in arrays:
@@ -88,4 +108,5 @@ if __name__ == "__main__":
     add(FILE, "fixed_rows", Case(2, 6, 2, 2, 3, fixed=draw(6, 6, low=-2.0, high=2.0)))
     # Each head its own, as linear biases are (Press et al. 2022).
     add(FILE, "fixed_heads", Case(2, 9, 4, 2, 2, is_causal=True, fixed=draw(4, 9, 9, low=-2.0, high=2.0)))
+    add(FILE, "rotary", Case(1, 20, 4, 2, 6, is_causal=True, base=100.0))
     FILE.write()

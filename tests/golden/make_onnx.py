@@ -20,6 +20,7 @@ import torch.nn as nn
 import onnx_ages
 import onnx_depth
 import onnx_masks
+import onnx_places
 import onnx_nets
 from onnx import TensorProto, helper, numpy_helper
 
@@ -476,6 +477,7 @@ def main():
     onnx_nets.make_small(OUT)
     onnx_ages.make_ages(OUT)
     onnx_masks.make_masks(OUT)
+    onnx_places.make_places(OUT)
     onnx_depth.make_depth(OUT)
 
 

@@ -4,7 +4,7 @@
  *
  * Errors are measured in units of eps x the sum of |a||b| over the terms of each number, which the
  * file holds. make_golden.py tells the names of a case's parts: x, weight, bias, mean, variance go
- * in, and `fixed`, which is never trained; y, dx, dweight, dbias come out.
+ * in, and `fixed`, `cos`, `sin`, which are never trained; y, dx, dweight, dbias come out.
  */
 #ifndef DUNLIN_TESTS_OP_CHECK_H
 #define DUNLIN_TESTS_OP_CHECK_H

@@ -46,6 +46,16 @@ static void check_attention(const char *name, int64_t tokens, int64_t width,
         node->n_params = 1;
         net->params[node->params[0]].is_fixed_by_file = true;
     }
+    if (op_check_find(name, "cos") != NULL) {
+        const dunlin_shape table = {2, {tokens, width}};
+        node->params[0] = shape != NULL ? node->params[0] : DUNLIN_NET_NONE;
+        for (uint32_t slot = 1; slot <= 2; slot++) {
+            node->params[slot] =
+                make_param(net, &table, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+            net->params[node->params[slot]].is_fixed_by_file = true;
+        }
+        node->n_params = 3;
+    }
     op_check(name, x, infer_last());
 }
 
@@ -76,6 +86,12 @@ Test(golden_attention, shared_keys_looking_back)
 {
     check_attention("shared_causal", 50, 2,
                     &(dunlin_net_attention){.heads = 4, .kv_heads = 1, .is_causal = true}, NULL);
+}
+
+Test(golden_attention, rotary_positions)
+{
+    check_attention("rotary", 20, 6,
+                    &(dunlin_net_attention){.heads = 4, .kv_heads = 2, .is_causal = true}, NULL);
 }
 
 Test(golden_attention, a_mask_of_keys)

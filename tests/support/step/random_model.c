@@ -391,6 +391,7 @@ static void add_attention(draft *d, int32_t heads, int32_t width, int32_t n_toke
         options.fixed_mask = mask;
         options.fixed_mask_shape = (dunlin_shape){2, {n_tokens, n_tokens}};
     }
+    options.rotary_base = width % 2 == 0 && between(d->rng, 0, 1) == 0 ? 100.0F : 0.0F;
     const int32_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
     d->end = dunlin_builder_dense(d->builder, next_name(d, "qkv"), d->end,
                                   (heads + 2 * kv_heads) * width);

@@ -150,6 +150,12 @@ static void expect_equal_nodes(const dunlin_net_node *a, const dunlin_net_node *
     } else if (a->kind == DUNLIN_OP_DROPOUT) {
         cr_assert_float_eq(a->u.dropout.ratio, b->u.dropout.ratio, 1e-6F);
         cr_assert_eq(a->u.dropout.is_whole, b->u.dropout.is_whole);
+    } else if (a->kind == DUNLIN_OP_ATTENTION) {
+        const dunlin_net_attention *p = &a->u.attention;
+        const dunlin_net_attention *q = &b->u.attention;
+        cr_assert(p->heads == q->heads && p->kv_heads == q->kv_heads, "%s", a->name);
+        cr_assert(p->has_mask == q->has_mask && p->is_causal == q->is_causal, "%s", a->name);
+        cr_assert_eq(p->scale, q->scale, "%s", a->name);
     }
 }
 

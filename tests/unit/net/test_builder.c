@@ -220,6 +220,12 @@ Test(builder, refuses_wrong_attention)
     b = begin(NULL);
     expect_refused(b, attend(b, "a", &options), DUNLIN_ARGUMENT, "no elements");
     options.fixed_mask = NULL;
+    options.rotary_base = -2.0F;
+    b = begin(NULL);
+    expect_refused(b, attend(b, "a", &options), DUNLIN_ARGUMENT, "base above 0");
+    options.rotary_base = 100.0F;
+    b = begin(NULL);
+    expect_refused(b, attend(b, NULL, &options), DUNLIN_ARGUMENT, "needs a name");
     options.struct_size = 3;
     b = begin(NULL);
     expect_refused(b, attend(b, NULL, &options), DUNLIN_ARGUMENT, "3");

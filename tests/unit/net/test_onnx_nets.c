@@ -161,15 +161,6 @@ Test(onnx_nets, mirrored_layers)
     check("mirrored_rows");
 }
 
-/* Made of constants: of a table of floats, of bools, of minus infinity, of positions. */
-Test(onnx_nets, masks_that_look_back)
-{
-    check("mask_table");
-    check("mask_bools");
-    check("mask_triangle");
-    check("mask_steps");
-}
-
 /* Two images and a number in one example. */
 Test(onnx_nets, several_images)
 {

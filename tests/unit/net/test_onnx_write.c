@@ -4,6 +4,7 @@
  */
 #include "net_support.h"
 
+#include <dunlin/attention.h>
 #include <mem/support.h>
 
 #include <criterion/criterion.h>
@@ -118,17 +119,127 @@ Test(onnx_write, every_ready_made_network_comes_back)
     }
 }
 
+/* Looking back, shared keys, masks of the input's and of the network's own: one bit of `kind` each;
+ * bit 3: q, k and v apart; bit 5: rotary positions. */
+static dunlin_model *attention_model(uint32_t kind)
+{
+    enum { TOKENS = 5, HEADS = 4, WIDTH = 4, MASK = HEADS * TOKENS * TOKENS };
+    const dunlin_shape input = {1, {TOKENS * 2 + TOKENS}};
+    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+    dunlin_builder *builder = NULL;
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    float mask[MASK];
+    for (int i = 0; i < MASK; i++) {
+        mask[i] = 0.125F * (float)(i % 17);
+    }
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    const dunlin_value x = dunlin_builder_input(builder, "x", &input);
+    dunlin_value rows = dunlin_builder_slice(builder, x, 0, 0, 2 * TOKENS);
+    rows = dunlin_builder_reshape(builder, rows, &(dunlin_shape){2, {TOKENS, 2}});
+    options.is_causal = (kind & 1) != 0;
+    options.kv_heads = (kind & 2) != 0 ? 2 : 0;
+    options.has_mask = (kind & 4) != 0;
+    if (options.has_mask) {
+        options.mask = dunlin_builder_slice(builder, x, 0, 2 * TOKENS, 3 * TOKENS);
+        options.mask =
+            dunlin_builder_reshape(builder, options.mask, &(dunlin_shape){3, {1, 1, TOKENS}});
+    }
+    options.fixed_mask = (kind & 16) != 0 ? mask : NULL;
+    options.fixed_mask_shape = (dunlin_shape){3, {HEADS, TOKENS, TOKENS}};
+    options.rotary_base = (kind & 32) != 0 ? 100.0F : 0.0F;
+    const int32_t kv_width = (options.kv_heads == 0 ? HEADS : options.kv_heads) * WIDTH;
+    dunlin_value parts[3] = {-1, -1, -1};
+    const bool is_packed = (kind & 8) == 0;
+    if (is_packed) {
+        parts[0] = dunlin_builder_dense(builder, "qkv", rows, HEADS * WIDTH + 2 * kv_width);
+    } else {
+        parts[0] = dunlin_builder_dense(builder, "q", rows, HEADS * WIDTH);
+        parts[1] = dunlin_builder_dense(builder, "k", rows, kv_width);
+        parts[2] = dunlin_builder_dense(builder, "v", rows, kv_width);
+    }
+    dunlin_value y = dunlin_builder_attention_with(builder, "attention", parts, is_packed ? 1 : 3,
+                                                   HEADS, &options);
+    options.fixed_mask = NULL;
+    options.rotary_base = 0.0F;
+    y = dunlin_builder_dense(builder, "qkv2", y, HEADS * WIDTH + 2 * kv_width);
+    y = dunlin_builder_attention_with(builder, NULL, &y, 1, HEADS, &options);
+    y = dunlin_builder_dense(builder, "head", dunlin_builder_mean(builder, y, 0), 3);
+    cr_assert_eq(dunlin_builder_finish(builder, y, &model, &error), DUNLIN_OK, "%s", error.text);
+    return model;
+}
+
+Test(onnx_write, attention_of_all_kinds_comes_back)
+{
+    for (uint32_t kind = 0; kind < 64; kind++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "attention of kind %u", kind);
+        dunlin_model *model = attention_model(kind);
+        expect_round_trip(&model->net, name);
+        dunlin_model_destroy(model);
+    }
+}
+
+Test(onnx_write, a_mask_of_padding_comes_back)
+{
+    const dunlin_shape input = {1, {6}};
+    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+    dunlin_builder *builder = NULL;
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    const dunlin_value ids = dunlin_builder_input(builder, "ids", &input);
+    options.has_mask = true;
+    options.mask = dunlin_builder_reshape(builder, dunlin_builder_padding_mask(builder, ids, 0),
+                                          &(dunlin_shape){3, {1, 1, 6}});
+    dunlin_value x = dunlin_builder_embedding(builder, "table", ids, 9, 4);
+    x = dunlin_builder_dense(builder, "qkv", x, 12);
+    x = dunlin_builder_attention_with(builder, NULL, &x, 1, 2, &options);
+    x = dunlin_builder_dense(builder, "head", dunlin_builder_mean(builder, x, 0), 3);
+    cr_assert_eq(dunlin_builder_finish(builder, x, &model, &error), DUNLIN_OK, "%s", error.text);
+    expect_round_trip(&model->net, "padding");
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_write, what_was_read_comes_back)
 {
-    const char *files[] = {
-        "train13.onnx",       "train17.onnx",     "view17.onnx",      "identity.onnx",
-        "trans_b0.onnx",      "external.onnx",    "groups17.onnx",    "forms18.onnx",
-        "forms21.onnx",       "leaky.onnx",       "named_pools.onnx", "pools.onnx",
-        "pools_signals.onnx", "extremes.onnx",    "choice.onnx",      "functions.onnx",
-        "gates.onnx",         "shuffle.onnx",     "permuted.onnx",    "pieces.onnx",
-        "channels_last.onnx", "prelu.onnx",       "reduced.onnx",     "channel_norm.onnx",
-        "depth.onnx",         "pixels_unet.onnx", "pixels_fcn.onnx",  "pixels_signals.onnx",
-        "upsampled9.onnx"};
+    const char *files[] = {"train13.onnx",
+                           "train17.onnx",
+                           "view17.onnx",
+                           "identity.onnx",
+                           "trans_b0.onnx",
+                           "external.onnx",
+                           "groups17.onnx",
+                           "forms18.onnx",
+                           "forms21.onnx",
+                           "leaky.onnx",
+                           "named_pools.onnx",
+                           "pools.onnx",
+                           "pools_signals.onnx",
+                           "extremes.onnx",
+                           "choice.onnx",
+                           "functions.onnx",
+                           "gates.onnx",
+                           "shuffle.onnx",
+                           "permuted.onnx",
+                           "pieces.onnx",
+                           "channels_last.onnx",
+                           "prelu.onnx",
+                           "reduced.onnx",
+                           "channel_norm.onnx",
+                           "depth.onnx",
+                           "pixels_unet.onnx",
+                           "pixels_fcn.onnx",
+                           "pixels_signals.onnx",
+                           "upsampled9.onnx",
+                           "mask_table.onnx",
+                           "mask_soft.onnx",
+                           "mask_biases.onnx",
+                           "mask_shared.onnx",
+                           "mask_llama.onnx",
+                           "place_tokens_first.onnx",
+                           "place_vit.onnx",
+                           "place_rows.onnx"};
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char path[512];
         dunlin_model *model = NULL;

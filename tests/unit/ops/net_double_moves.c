@@ -181,7 +181,8 @@ static double moved_at(const net_double *reference, const dunlin_net_node *node,
     case DUNLIN_OP_PAD:
         return padded_at(reference, node, s, i);
     case DUNLIN_OP_EXPAND:
-        return expanded_at(reference, node, s, i);
+        return node->n_params > 0 ? reference->params[node->params[0]][i]
+                                  : expanded_at(reference, node, s, i);
     default:
         return reference->values[node->inputs[0]][s * n + source_of(&node->u.rearrange.to, i)];
     }

@@ -238,6 +238,23 @@ static double part_at(const net_double *reference, const dunlin_net_node *node, 
     return reference->values[value][(s * shape->dims[0] + token) * shape->dims[1] + at];
 }
 
+/* The same of q and k as they are multiplied: with rotary positions. */
+static double turned_at(const net_double *reference, const dunlin_net_node *node, int part,
+                        int64_t s, int64_t token, int64_t head, int64_t channel)
+{
+    const double x = part_at(reference, node, part, s, token, head, channel);
+    if (node->n_params < 3) {
+        return x;
+    }
+    const int64_t width = last_of(shape_of(reference, node->output)) / node->u.attention.heads;
+    const bool is_first = channel < width / 2;
+    const double other = part_at(reference, node, part, s, token, head,
+                                 is_first ? channel + width / 2 : channel - width / 2);
+    const int64_t at = token * width + channel;
+    return x * reference->params[node->params[1]][at] +
+           (is_first ? -other : other) * reference->params[node->params[2]][at];
+}
+
 /* What the masks add to a score; minus infinity: not seen. */
 static double mask_at(const net_double *reference, const dunlin_net_node *node, int64_t s,
                       int64_t query, int64_t head, int64_t key, int64_t n_keys)
@@ -249,7 +266,7 @@ static double mask_at(const net_double *reference, const dunlin_net_node *node, 
         const int64_t n = size_of(shape_of(reference, mask));
         sum += reference->values[mask][s * n + (n == n_keys ? key : query * n_keys + key)];
     }
-    if (node->n_params > 0) {
+    if (node->n_params > 0 && node->params[0] != DUNLIN_NET_NONE) {
         const dunlin_shape *shape = &reference->net->params[node->params[0]].shape;
         const int64_t indices[3] = {head, query, key};
         sum += reference->params[node->params[0]][aligned(shape, indices, 3)];
@@ -270,8 +287,8 @@ static void attend(net_double *reference, const dunlin_net_node *node, int64_t s
     double largest = -INFINITY;
     for (int64_t k = 0; k < n_keys; k++) {
         for (int64_t c = 0; c < width; c++) {
-            scores[k] += (double)a->scale * part_at(reference, node, 0, s, query, head, c) *
-                         part_at(reference, node, 1, s, k, head, c);
+            scores[k] += (double)a->scale * turned_at(reference, node, 0, s, query, head, c) *
+                         turned_at(reference, node, 1, s, k, head, c);
         }
         scores[k] += mask_at(reference, node, s, query, head, k, n_keys);
         largest = fmax(largest, scores[k]);

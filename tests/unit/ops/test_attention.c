@@ -115,6 +115,75 @@ Test(attention, both_masks)
     }
 }
 
+/* Tables of any numbers, not the same for both halves. */
+static uint32_t place(int64_t tokens, int64_t width, const dunlin_net_attention *attention,
+                      const dunlin_shape *fixed)
+{
+    const uint32_t y = packed(tokens, width, attention, fixed);
+    dunlin_net_node *node = &net.nodes[net.n_nodes - 1];
+    const dunlin_shape table = {3, {1, tokens, width}};
+    if (fixed == NULL) {
+        node->params[0] = DUNLIN_NET_NONE;
+    }
+    for (uint32_t slot = 1; slot <= 2; slot++) {
+        node->params[slot] =
+            make_param(&net, &table, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+        net.params[node->params[slot]].is_fixed_by_file = true;
+    }
+    node->n_params = 3;
+    /* "param2,param3" or "param2,param3,param4" */
+    snprintf(fixed_name, sizeof fixed_name,
+             fixed != NULL ? "param2,param3,param4" : "param2,param3");
+    cr_assert_eq(finish(), y);
+    return y;
+}
+
+Test(attention, rotary_positions)
+{
+    static const int64_t widths[] = {2, 4, 34};
+    for (size_t i = 0; i < 3; i++) {
+        end(place(
+            5, widths[i],
+            &(dunlin_net_attention){.heads = 4, .kv_heads = i == 1 ? 2 : 0, .is_causal = i > 0},
+            i == 1 ? &(dunlin_shape){2, {5, 5}} : NULL));
+        check_fixed(60 + i, i == 2 ? 6 : 0);
+        reopen();
+    }
+    /* more than one block of queries */
+    end(mean(
+        place(60, 2, &(dunlin_net_attention){.heads = 2, .kv_heads = 1, .is_causal = true}, NULL),
+        1, false));
+    check_fixed(65, 8);
+}
+
+Test(attention, tables_that_do_not_fit_are_refused)
+{
+    static const dunlin_shape bad[] = {{2, {4, 5}}, {2, {3, 6}}, {3, {2, 4, 6}}, {1, {6}}};
+    const uint32_t x = begin_values(&(dunlin_shape){2, {4, 18}});
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_ATTENTION, &x, 1);
+        node->u.attention = (dunlin_net_attention){.heads = 1, .scale = 1.0F};
+        node->params[0] = DUNLIN_NET_NONE;
+        for (uint32_t slot = 1; slot <= 2; slot++) {
+            node->params[slot] =
+                make_param(&net, &bad[i], DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+            net.params[node->params[slot]].is_fixed_by_file = true;
+        }
+        node->n_params = 3;
+        expect_refusal("must be (tokens, width)");
+    }
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_ATTENTION, &x, 1);
+    node->u.attention = (dunlin_net_attention){.heads = 2, .scale = 1.0F};
+    node->params[0] = DUNLIN_NET_NONE;
+    for (uint32_t slot = 1; slot <= 2; slot++) {
+        node->params[slot] = make_param(&net, &(dunlin_shape){2, {4, 3}}, DUNLIN_PARAM_PLAIN,
+                                        DUNLIN_PARAMETER_TRAINABLE);
+        net.params[node->params[slot]].is_fixed_by_file = true;
+    }
+    node->n_params = 3;
+    expect_refusal("the width even"); /* 3 */
+}
+
 Test(attention, what_does_not_fit_is_refused)
 {
     const uint32_t x = begin_values(&(dunlin_shape){2, {4, 12}});

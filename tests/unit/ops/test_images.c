@@ -249,6 +249,21 @@ Test(images, normalised_by_their_length)
     check(1301);
 }
 
+/* A class token: a parameter for each sample, joined to rows of the sample's own. */
+Test(images, a_parameter_for_each_sample)
+{
+    const dunlin_shape token = {3, {1, 2, 4}};
+    const uint32_t x = begin_values(&(dunlin_shape){2, {3, 4}});
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_EXPAND, &net.input, 1);
+    node->params[0] = make_param(&net, &token, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    node->n_params = 1;
+    const uint32_t row = finish();
+    make_node(&net, DUNLIN_OP_STACK, (uint32_t[]){row, x}, 2)->u.stack.axis = 0;
+    end(apply(finish(), DUNLIN_UNARY_TANH, 0.0F, 0.0F));
+    check(1400);
+    cr_assert(check_net(&net, &(check_options){.n = 3, .seed = 1401, .frozen_prefixes = "param2"}));
+}
+
 Test(images, moves_that_are_none_are_refused)
 {
     const uint32_t x = begin_image(6, 4, 3);
@@ -280,4 +295,11 @@ Test(images, moves_that_are_none_are_refused)
     expect_refusal("(bits 0)");
     make_node(&net, DUNLIN_OP_EXPAND, &x, 1)->u.expand.shape = (dunlin_shape){3, {6, 8, 3}};
     expect_refusal("only dimensions of 1 can be");
+    static const dunlin_shape bad[] = {{1, {4}}, {2, {2, 4}}};
+    for (size_t i = 0; i < 2; i++) {
+        node = make_node(&net, DUNLIN_OP_EXPAND, &net.input, 1);
+        node->params[0] = make_param(&net, &bad[i], DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+        node->n_params = 1;
+        expect_refusal("first dimension must be 1");
+    }
 }

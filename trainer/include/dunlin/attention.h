@@ -1,6 +1,6 @@
 /*
  * attention.h - layers of decoders: attention that looks back only, shares heads of keys and
- * values, adds constant masks; RMSNorm.
+ * values, adds constant masks, turns queries and keys by their place; RMSNorm.
  *
  * Example: a decoder's layer over 16 tokens of 32 numbers, 4 heads of which 2 share keys.
  *
@@ -52,14 +52,18 @@ typedef struct dunlin_attention_options {
      * (queries, keys) or (heads, queries, keys), copied. NULL: none. */
     const float *fixed_mask;
     dunlin_shape fixed_mask_shape;
+    /** Rotary positions (Su et al. 2021): of pair i of a head's halves the angle at token t is t x
+     * rotary_base^(-2 i / width), 10000 as a rule; as many keys as queries, heads of an even width.
+     * 0: none. Makes "name.cos" and "name.sin", which are never trained. */
+    float rotary_base;
 } dunlin_attention_options;
 #define DUNLIN_ATTENTION_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_attention_options)
 
 /**
  * Attention of `heads` heads. `qkv`: one value (tokens, (heads + 2 x kv_heads) x width), q, k and v
  * side by side (`n_qkv` 1); or q of (tokens, heads x width), k and v of (keys, kv_heads x width)
- * (`n_qkv` 3). `name` is that of the numbers of `fixed_mask` ("name.mask"), and may be NULL without
- * them. `options` may be NULL.
+ * (`n_qkv` 3). `name` is that of the numbers of `fixed_mask` ("name.mask") and of the positions,
+ * and may be NULL without them. `options` may be NULL.
  *
  * @return its value, (tokens, heads x width); negative after an error.
  */
@@ -67,6 +71,14 @@ DUNLIN_API dunlin_value dunlin_builder_attention_with(dunlin_builder *builder, c
                                                       const dunlin_value *qkv, int32_t n_qkv,
                                                       int32_t heads,
                                                       const dunlin_attention_options *options);
+
+/** A mask for attention from tokens: 0, and -1e9 where a token is `padding`. `tokens`: (tokens),
+ * whole numbers, the network's input or a part of it. As options.mask it hides keys that are
+ * padding.
+ *
+ * @return its value, (tokens); negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_padding_mask(dunlin_builder *builder, dunlin_value tokens,
+                                                    int32_t padding);
 
 /** RMSNorm (Zhang and Sennrich 2019) over the last dimension: x / sqrt(mean of x^2 + eps) times a
  * scale, "name.weight", ones at first. `eps` 0: 1e-5. @return its value; negative after an error.

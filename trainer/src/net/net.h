@@ -166,6 +166,9 @@ typedef struct dunlin_net_batch_norm {
  * Then, if has_mask, what is added to the scores: of (keys), (queries, keys) or with dimensions of
  * 1 before them; no parameter may lead to it. Parameter 0, if there is one, is added too, and is
  * never trained: (keys), (queries, keys), (heads, 1, keys) or (heads, queries, keys), likewise.
+ * Parameters 1 and 2, if there are any, are rotary positions: tables of cosines and sines, (tokens,
+ * width of a head) with dimensions of 1 before them, never trained; q and k become x cos + (-x_2,
+ * x_1) sin, with the halves x_1, x_2 of a head.
  */
 typedef struct dunlin_net_attention {
     int32_t heads;

@@ -334,11 +334,12 @@ static dunlin_status import_operator(dunlin_onnx_node *node, dunlin_onnx_fill_fn
     return is_unknown ? bind_unknown(node) : DUNLIN_OK;
 }
 
-static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
+static dunlin_status read_node(dunlin_onnx_import *import, uint32_t op_index)
 {
     dunlin_onnx_node node = {
         .import = import, .op = &import->file->ops[op_index], .index = op_index};
     import->is_rejected = false;
+    import->has_place = false;
     import->node_status = DUNLIN_OK;
     bool is_unknown = false;
     if (!is_node_needed(&node) || dunlin__onnx_is_skipped(&node) ||
@@ -358,6 +359,20 @@ static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
         return import->is_rejected ? bind_unknown(&node) : DUNLIN_OK;
     }
     return import_operator(&node, fill_fn, is_unknown);
+}
+
+static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
+{
+    const dunlin_onnx_node node = {
+        .import = import, .op = &import->file->ops[op_index], .index = op_index};
+    DUNLIN_TRY(read_node(import, op_index));
+    for (uint32_t i = 0; import->has_place && i < node.op->outputs.n; i++) {
+        dunlin_onnx_binding *output = dunlin__onnx_output(&node, i);
+        if (output != NULL && output->meaning == DUNLIN_ONNX_VALUE) {
+            output->place = import->place;
+        }
+    }
+    return DUNLIN_OK;
 }
 
 /* What an input is in the network. */
@@ -394,6 +409,11 @@ static dunlin_status bind_output(dunlin_onnx_import *import, uint32_t index)
     }
     if (output->meaning != DUNLIN_ONNX_VALUE) {
         return DUNLIN_OK; /* a list that depends on an issue */
+    }
+    if (!output->is_unknown &&
+        (output->place.n_before > 0 || output->place.mix != DUNLIN_ONNX_MIX_NONE)) {
+        dunlin__onnx_report_model(import, "output",
+                                  "the batch is not the output's first dimension alone");
     }
     for (uint32_t i = 0; i < index; i++) {
         if (dunlin__net_output_at(net, i) == output->index) {

@@ -48,7 +48,8 @@ static bool bind_chance(dunlin_onnx_node *node, const dunlin_onnx_chance *from)
 static bool is_one_a_sample(const dunlin_onnx_node *node, uint32_t index)
 {
     dunlin_onnx_vector shape;
-    if (!dunlin__onnx_vector_input(node, index, &shape) || shape.n < 1 || !shape.is_batch[0]) {
+    if (!dunlin__onnx_vector_input(node, index, &shape) || shape.n < 1 ||
+        !dunlin_onnx_is_samples(&shape, 0)) {
         return false;
     }
     for (int32_t i = 1; i < shape.n; i++) {

@@ -39,7 +39,8 @@ void dunlin__constant_free(const dunlin_onnx_node *node, dunlin_constant *consta
     constant->items = NULL;
 }
 
-/* Initialisers of floats may be weights, if the file does not say that they are not. */
+/* Initialisers of floats may be weights, if the file does not say that they are not; one number
+ * with a name that no parameter of PyTorch's has is none. */
 static bool may_be_weight(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
 {
     const dunlin_onnx_file *file = node->import->file;
@@ -47,7 +48,9 @@ static bool may_be_weight(const dunlin_onnx_node *node, const dunlin_onnx_bindin
     const dunlin_onnx_binding *root = &node->import->bindings[input->root];
     const bool is_float = tensor->type == DUNLIN_ONNX_FLOAT;
     const bool is_fixed = root->is_fixed || (file->has_trained && !root->is_listed);
-    return tensor->is_part || (tensor->is_initializer && is_float && !is_fixed);
+    const bool is_number = tensor->shape.n_dims == 0 &&
+                           strchr(dunlin__onnx_file_text(file, tensor->name), '/') != NULL;
+    return tensor->is_part || (tensor->is_initializer && is_float && !is_fixed && !is_number);
 }
 
 bool dunlin__constant_is(const dunlin_onnx_node *node, uint32_t index)

@@ -6,6 +6,8 @@
  */
 #include "fold.h"
 
+#include "places.h"
+
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -167,7 +169,7 @@ static bool fold_expand(dunlin_onnx_node *node)
     }
     int64_t n = 1;
     for (int32_t i = 0; i < shape.n; i++) {
-        const int64_t size = shape.is_batch[i] ? 1 : shape.items[i];
+        const int64_t size = dunlin_onnx_is_samples(&shape, i) ? 1 : shape.items[i];
         n = size >= 1 && size <= DUNLIN_ONNX_MAX_INLINE && n <= DUNLIN_ONNX_MAX_INLINE ? n * size
                                                                                        : 0;
     }
@@ -249,11 +251,12 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
         return false;
     }
-    return dunlin__onnx_fold_chances(node) || dunlin__onnx_fold_norms(node) ||
-           dunlin__onnx_fold_shapes(node) ||
+    return dunlin__onnx_fold_place(node) || dunlin__onnx_fold_chances(node) ||
+           dunlin__onnx_fold_norms(node) || dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
            dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_mask(node) ||
            dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node) ||
            dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node) ||
-           dunlin__onnx_fold_resize(node);
+           dunlin__onnx_fold_resize(node) || dunlin__onnx_fold_stored_rows(node) ||
+           dunlin__onnx_fold_einsum(node);
 }

@@ -28,7 +28,12 @@ bool dunlin__onnx_fold_pad(dunlin_onnx_node *node);     /* pads.c */
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 bool dunlin__onnx_fold_pools(dunlin_onnx_node *node);   /* pools.c */
 bool dunlin__onnx_fold_slice(dunlin_onnx_node *node);   /* slices.c */
-bool dunlin__onnx_fold_resize(dunlin_onnx_node *node);  /* resizes.c */
+bool dunlin__onnx_fold_resize(dunlin_onnx_node *node);  /* einsum.c: products of two activations. */
+bool dunlin__onnx_fold_einsum(dunlin_onnx_node *node);
+/* stored_rows.c: a stored tensor repeated
+                                                           for each sample (Expand, Tile). */
+bool dunlin__onnx_fold_stored_rows(dunlin_onnx_node *node);
+/* resizes.c */
 /* choices.c: a choice (If) whose condition is known. */
 bool dunlin__onnx_fold_if(dunlin_onnx_node *node);
 /* The node is of a branch that is not taken, or of a choice that is not known. */
@@ -38,8 +43,9 @@ bool dunlin__onnx_is_skipped(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_constants(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_mask(dunlin_onnx_node *node);
 /*
- * Of a stored operand that is added: with the lowest float in place of minus infinity, if it holds
- * that, as masks do. NONE: it does not, or after a failure.
+ * Of a stored operand that is added, if it is a mask: it holds minus infinity, or hides with
+ * -10,000 and less and adds 0 elsewhere. With the lowest float in place of minus infinity, and
+ * never trained. NONE: it is none, or after a failure.
  */
 uint32_t dunlin__onnx_finite_param(dunlin_onnx_node *node, uint32_t index);
 

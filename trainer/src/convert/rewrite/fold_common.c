@@ -36,6 +36,7 @@ void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input
     output->is_transposed = input->is_transposed;
     output->is_unknown = input->is_unknown;
     output->is_flat = input->is_flat;
+    output->place = input->place;
 }
 
 static void fail_memory(dunlin_onnx_node *node)

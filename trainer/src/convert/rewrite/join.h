@@ -31,6 +31,9 @@ bool dunlin__join_pads(const dunlin_joiner *j, dunlin_net_node *node);
 /* join_pools.c: the p-norm of windows, local response normalisation. */
 bool dunlin__join_pools(const dunlin_joiner *j, dunlin_net_node *node);
 
+/* join_attention.c: products, masks and a softmax over heads are one attention. */
+bool dunlin__join_attention(const dunlin_joiner *j, dunlin_net_node *node);
+
 /* join_functions.c: functions of one element. */
 bool dunlin__join_function(const dunlin_joiner *j, dunlin_net_node *node);
 

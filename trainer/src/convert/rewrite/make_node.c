@@ -111,8 +111,8 @@ static bool resolve_shape(const dunlin_onnx_vector *wanted, bool copies_zero, in
         out->dims[open] = n / known;
         known *= n / known;
     }
-    const bool is_copied = wanted->items[0] == 0 && copies_zero;
-    const bool keeps_batch = wanted->is_batch[0] || is_copied ||
+    const bool is_copied = !wanted->is_batch[0] && wanted->items[0] == 0 && copies_zero;
+    const bool keeps_batch = dunlin_onnx_is_samples(wanted, 0) || is_copied ||
                              (wanted->items[0] == -1 && open < 0) ||
                              (wanted->items[0] == fixed_batch && fixed_batch > 0);
     return keeps_batch && known == n && wanted->n > 0;

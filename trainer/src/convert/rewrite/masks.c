@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define HIDDEN (-1e4) /* added to a score: its exponential is 0 */
+
 /* A parameter that is never trained, named after the node's output. */
 static uint32_t add_values(dunlin_onnx_node *node, const char *suffix, const dunlin_constant *from)
 {
@@ -49,6 +51,21 @@ static uint32_t add_values(dunlin_onnx_node *node, const char *suffix, const dun
     return param;
 }
 
+/* What is added hides some of it and leaves the rest as it is. */
+static bool is_mask(const dunlin_constant *added)
+{
+    bool hides = false;
+    bool is_rest_zero = true;
+    for (int64_t i = 0; i < added->n; i++) {
+        if (isinf(added->items[i]) && added->items[i] < 0.0) {
+            return true; /* whatever else: no weight is infinite */
+        }
+        hides = hides || added->items[i] <= HIDDEN;
+        is_rest_zero = is_rest_zero && (added->items[i] <= HIDDEN || added->items[i] == 0.0);
+    }
+    return hides && is_rest_zero;
+}
+
 uint32_t dunlin__onnx_finite_param(dunlin_onnx_node *node, uint32_t index)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
@@ -59,11 +76,7 @@ uint32_t dunlin__onnx_finite_param(dunlin_onnx_node *node, uint32_t index)
         !dunlin__constant_read(node, index, &mask)) {
         return DUNLIN_NET_NONE;
     }
-    bool is_endless = false;
-    for (int64_t i = 0; i < mask.n; i++) {
-        is_endless = is_endless || (isinf(mask.items[i]) && mask.items[i] < 0.0);
-    }
-    if (is_endless) {
+    if (is_mask(&mask)) {
         param = add_values(node, "/mask", &mask);
     }
     dunlin__constant_free(node, &mask);

@@ -52,7 +52,9 @@ static bool fold_fill(dunlin_onnx_node *node)
 {
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
     dunlin_onnx_norm norm = {.stage = DUNLIN_ONNX_NORM_FILL};
-    return input != NULL && input->meaning == DUNLIN_ONNX_TENSOR &&
+    dunlin_onnx_vector shape;
+    const bool is_row = !dunlin__onnx_vector_input(node, 1, &shape) || shape.n == 1;
+    return input != NULL && is_row && input->meaning == DUNLIN_ONNX_TENSOR &&
            node->import->file->tensors[input->index].type == DUNLIN_ONNX_FLOAT &&
            dunlin__onnx_number_input(node, 0, &norm.number) && bind_norm(node, &norm);
 }

@@ -391,7 +391,9 @@ static dunlin_status fill_unknown(dunlin_onnx_node *onnx, dunlin_net *net, dunli
 static dunlin_status fill_gemm(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_net_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(onnx, 0);
-    if (input != NULL && input->shape.n_dims != 1) {
+    const bool is_rows = input != NULL && input->shape.n_dims == 2 &&
+                         dunlin__onnx_input(onnx, 0)->place.mix != DUNLIN_ONNX_MIX_NONE;
+    if (input != NULL && input->shape.n_dims != 1 && !is_rows) {
         return dunlin__onnx_reject(onnx, "", "Gemm takes one row of features a sample");
     }
     return dunlin__op_row(DUNLIN_OP_DENSE)->from_onnx_fn(onnx, net, node);

@@ -138,7 +138,8 @@ static bool fold_expand(dunlin_onnx_node *node)
     for (int32_t i = 1; i <= wanted.n; i++) {
         const int32_t at = wanted.n - i;
         const int32_t dim = shape->n_dims - i;
-        if (dim < 0 && (wanted.is_batch[at] || wanted.items[at] == 1)) {
+        if (dim < 0 && (dunlin_onnx_is_samples(&wanted, at) ||
+                        (!wanted.is_batch[at] && wanted.items[at] == 1))) {
             continue;
         }
         if (dim < 0 || wanted.is_batch[at]) {

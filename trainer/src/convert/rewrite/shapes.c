@@ -217,46 +217,59 @@ static bool fold_reshape(dunlin_onnx_node *node)
     return true;
 }
 
+/* An element: a number, or so many times the number of samples. */
+typedef struct item {
+    int64_t n;
+    bool is_batch;
+} item;
+
+static item item_at(const dunlin_onnx_vector *vector, int32_t index)
+{
+    const bool is_batch = vector->is_batch[index];
+    const int64_t n = vector->items[index];
+    return (item){is_batch && n == 0 ? 1 : n, is_batch};
+}
+
 /* One element of the result; false if it cannot be known. */
-typedef bool (*item_fn)(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out);
+typedef bool (*item_fn)(item a, item b, item *out);
 
-static bool multiply(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+static bool multiply(item a, item b, item *out)
 {
-    return !is_a_batch && !is_b_batch && !__builtin_mul_overflow(a, b, out);
+    const bool is_sample = (a.is_batch || b.is_batch) && (a.n < 1 || b.n < 1);
+    out->is_batch = a.is_batch || b.is_batch;
+    return !(a.is_batch && b.is_batch) && !is_sample && !__builtin_mul_overflow(a.n, b.n, &out->n);
 }
 
-static bool add(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+static bool add(item a, item b, item *out)
 {
-    return !is_a_batch && !is_b_batch && !__builtin_add_overflow(a, b, out);
+    return !a.is_batch && !b.is_batch && !__builtin_add_overflow(a.n, b.n, &out->n);
 }
 
-static bool subtract(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+static bool subtract(item a, item b, item *out)
 {
-    return !is_a_batch && !is_b_batch && !__builtin_sub_overflow(a, b, out);
+    return !a.is_batch && !b.is_batch && !__builtin_sub_overflow(a.n, b.n, &out->n);
 }
 
-static bool divide(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+static bool divide(item a, item b, item *out)
 {
-    if (is_a_batch || is_b_batch || a < 0 || b <= 0) {
+    const bool is_whole = b.n > 0 && a.n % b.n == 0;
+    if (a.n < 0 || b.n <= 0 || (b.is_batch && !a.is_batch) || (a.is_batch && !is_whole)) {
         return false;
     }
-    *out = a / b;
+    out->n = a.n / b.n;
+    out->is_batch = a.is_batch && !b.is_batch;
     return true;
 }
 
 /* A batch is some positive number: it is no negative one. */
-static bool equal(int64_t a, bool is_a_batch, int64_t b, bool is_b_batch, int64_t *out)
+static bool equal(item a, item b, item *out)
 {
-    *out = is_a_batch && is_b_batch ? 1 : a == b;
-    const bool is_certain = (is_a_batch && b < 0) || (is_b_batch && a < 0);
-    if (is_a_batch != is_b_batch && is_certain) {
-        *out = 0;
-        return true;
-    }
-    return is_a_batch == is_b_batch;
+    const bool is_certain = (a.is_batch && b.n < 0) || (b.is_batch && a.n < 0);
+    out->n = a.is_batch == b.is_batch && a.n == b.n;
+    return a.is_batch == b.is_batch || is_certain;
 }
 
-static bool fold_items(dunlin_onnx_node *node, item_fn item)
+static bool fold_items(dunlin_onnx_node *node, item_fn fn)
 {
     dunlin_onnx_vector a;
     dunlin_onnx_vector b;
@@ -273,12 +286,12 @@ static bool fold_items(dunlin_onnx_node *node, item_fn item)
     }
     dunlin_onnx_vector out = {.n = a.n > b.n ? a.n : b.n};
     for (int32_t i = 0; i < out.n; i++) {
-        const int32_t at_a = a.n == 1 ? 0 : i;
-        const int32_t at_b = b.n == 1 ? 0 : i;
-        if (!item(a.items[at_a], a.is_batch[at_a], b.items[at_b], b.is_batch[at_b],
-                  &out.items[i])) {
+        item made = {0};
+        if (!fn(item_at(&a, a.n == 1 ? 0 : i), item_at(&b, b.n == 1 ? 0 : i), &made)) {
             return false;
         }
+        out.is_batch[i] = made.is_batch;
+        out.items[i] = made.is_batch && made.n == 1 ? 0 : made.n;
     }
     dunlin__onnx_bind_vector(node, &out);
     return true;
@@ -367,7 +380,7 @@ static bool fold_constant_of_shape(dunlin_onnx_node *node)
     int64_t n = 1;
     bool has_batch = false;
     for (int32_t i = 0; i < shape.n; i++) {
-        const int64_t size = shape.is_batch[i] ? 1 : shape.items[i];
+        const int64_t size = dunlin_onnx_is_samples(&shape, i) ? 1 : shape.items[i];
         has_batch = has_batch || shape.is_batch[i];
         if (size < 0) {
             (void)dunlin__onnx_reject(node, "", "dimension %d would have size %" PRId64, i, size);

@@ -322,6 +322,7 @@ typedef struct dunlin_attention_shape {
     int32_t fixed_rows;  /* the same of the mask that all samples share */
     int32_t fixed_heads; /* 1: it is one for all heads; else `heads` */
     bool is_causal;      /* query i sees keys 0 to i alone; then n_queries == n_keys */
+    bool is_rotary; /* q and k are turned by their place first; n_queries == n_keys, width even */
     float scale;
     int64_t q_pitch, k_pitch, v_pitch; /* floats from one token to the next; gradients alike */
 } dunlin_attention_shape;
@@ -330,8 +331,9 @@ typedef struct dunlin_attention_call {
     const dunlin_attention_shape *shape;
     int64_t n_samples;
     const float *q, *k, *v;
-    const float *mask;   /* added to the scores: mask_rows x n_keys a sample; may be NULL */
-    const float *fixed;  /* added too: fixed_heads x fixed_rows x n_keys; may be NULL */
+    const float *mask;  /* added to the scores: mask_rows x n_keys a sample; may be NULL */
+    const float *fixed; /* added too: fixed_heads x fixed_rows x n_keys; may be NULL */
+    const float *cosines, *sines; /* rotary: n_keys x width each */
     float *stats;        /* 2 x heads x n_queries a sample: written forward, read backward */
     float *out;          /* forward: n_queries x heads * width a sample */
     const float *dy;     /* NULL: forward */

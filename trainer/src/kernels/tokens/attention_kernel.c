@@ -6,7 +6,8 @@
  * touched.
  *
  * One head of the keys of one sample, with all heads of the queries that share it (Ainslie et al.
- * 2023), is one thread's, so threads change no bit. Nor do chunks: each sum is one chain.
+ * 2023), is one thread's, so threads change no bit. Nor do chunks: each sum is one chain. Rotary
+ * positions (Su et al. 2021) are put into copies of q and k, and taken out of their gradients.
  */
 #include "kernels/elementwise/softmax_kernel.h"
 #include "kernels/gemm/matmul_kernel.h"
@@ -28,8 +29,9 @@ typedef struct attention_panels {
     int64_t transposed; /* of a chunk of k or v, tokens as columns */
     int64_t plain;      /* of a chunk of k or v, tokens as rows */
     int64_t queries;
-    int64_t row;   /* of a sum of two masks */
-    int64_t total; /* of one thread */
+    int64_t row;                         /* of a sum of two masks */
+    int64_t turned_keys, turned_queries; /* by their place; 0: they are not */
+    int64_t total;                       /* of one thread */
 } attention_panels;
 
 typedef struct attention_job {
@@ -44,6 +46,8 @@ typedef struct attention_head {
     const dunlin_attention_shape *shape;
     const attention_panels *panels;
     const float *q, *k, *v, *mask, *fixed, *dy;
+    const float *cosines, *sines;
+    float *turned_keys, *turned_queries;
     float *stats, *out, *dq, *dk, *dv;
     bool is_first; /* of those that share the keys */
     float *workspace;
@@ -73,10 +77,12 @@ static attention_panels panels_of(const dunlin_attention_shape *s, bool is_backw
     p.plain = matmul_panel_floats(p.chunk, s->width);
     p.queries = matmul_panel_floats(p.block, s->width);
     p.row = s->mask_rows > 0 && s->fixed_rows > 0 ? round_up(s->n_keys, 16) : 0;
+    p.turned_keys = s->is_rotary ? round_up((int64_t)s->n_keys * s->width, 16) : 0;
+    p.turned_queries = s->is_rotary ? round_up(p.block * s->width, 16) : 0;
     p.total = is_backward
                   ? 2 * p.scores + (2 * p.transposed + p.plain) * p.n_chunks + p.queries + p.row
                   : p.scores + (p.transposed + p.plain) * p.n_chunks + p.row;
-    p.total = round_up(p.total, 16);
+    p.total = round_up(p.total + p.turned_keys + p.turned_queries, 16);
     return p;
 }
 
@@ -139,6 +145,56 @@ static void from_keys(const attention_head *head, const attention_block *block, 
     }
 }
 
+/* Rows of a head of q or k turned by their place, or (`is_back`) their gradients; `to` may be
+ * `from`. Tables need not say the same of both halves. */
+static void turn_rows(const attention_head *head, const float *from, int64_t from_pitch,
+                      int64_t first, int64_t n, bool is_back, float *to, int64_t to_pitch)
+{
+    const int64_t width = head->shape->width;
+    const int64_t half = width / 2;
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = from + i * from_pitch;
+        const float *cosines = head->cosines + (first + i) * width;
+        const float *sines = head->sines + (first + i) * width;
+        float *y = to + i * to_pitch;
+        for (int64_t c = 0; c < half; c += VEC) {
+            const int32_t left = vec_left(half, c);
+            const vfloat a = vload_n(x + c, left);
+            const vfloat b = vload_n(x + half + c, left);
+            const vfloat low = vload_n(sines + c, left);
+            const vfloat high = vload_n(sines + half + c, left);
+            const vfloat of_b = b * (is_back ? high : vzero() - low);
+            const vfloat of_a = a * (is_back ? vzero() - low : high);
+            vstore_n(y + c, vfma(a, vload_n(cosines + c, left), of_b), left);
+            vstore_n(y + half + c, vfma(b, vload_n(cosines + half + c, left), of_a), left);
+        }
+    }
+}
+
+/* All keys of the head, or a block of its queries, as they are multiplied; with their pitch. */
+static const float *keys_as_used(const attention_head *head, int64_t *out_pitch)
+{
+    const dunlin_attention_shape *s = head->shape;
+    *out_pitch = s->is_rotary ? s->width : s->k_pitch;
+    if (s->is_rotary) {
+        turn_rows(head, head->k, s->k_pitch, 0, s->n_keys, false, head->turned_keys, s->width);
+    }
+    return s->is_rotary ? head->turned_keys : head->k;
+}
+
+static const float *queries_as_used(const attention_head *head, const attention_block *block,
+                                    int64_t *out_pitch)
+{
+    const dunlin_attention_shape *s = head->shape;
+    const float *q = head->q + block->query * s->q_pitch;
+    *out_pitch = s->is_rotary ? s->width : s->q_pitch;
+    if (s->is_rotary) {
+        turn_rows(head, q, s->q_pitch, block->query, block->n, false, head->turned_queries,
+                  s->width);
+    }
+    return s->is_rotary ? head->turned_queries : q;
+}
+
 static void pack_transposed(const attention_head *head, const float *from, int64_t pitch, float *to)
 {
     const dunlin_attention_shape *s = head->shape;
@@ -192,7 +248,9 @@ static void forward_head(const attention_head *head, const float *k_transposed,
     const int64_t out_pitch = (int64_t)s->heads * s->width;
     for (int64_t query = 0; query < s->n_queries; query += head->panels->block) {
         const attention_block block = block_at(head, query);
-        to_keys(head, &block, head->q + query * s->q_pitch, s->q_pitch, k_transposed, scores);
+        int64_t q_pitch = 0;
+        const float *q = queries_as_used(head, &block, &q_pitch);
+        to_keys(head, &block, q, q_pitch, k_transposed, scores);
         float *stats = head->stats + 2 * query;
         for (int64_t i = 0; i < block.n; i++) {
             float *row = scores + i * pitch;
@@ -280,8 +338,9 @@ static void backward_block(const attention_head *head, const attention_block *bl
     const int64_t score_pitch = head->panels->score_pitch;
     const int64_t dy_pitch = (int64_t)s->heads * s->width;
     const float *dy = head->dy + block->query * dy_pitch;
-    const float *q = head->q + block->query * s->q_pitch;
-    to_keys(head, block, q, s->q_pitch, at->k_transposed, at->scores);
+    int64_t q_pitch = 0;
+    const float *q = queries_as_used(head, block, &q_pitch);
+    to_keys(head, block, q, q_pitch, at->k_transposed, at->scores);
     restore_rows(head, block, at->scores, at->row);
     if (head->dv != NULL) {
         add_keys(head, block,
@@ -298,12 +357,15 @@ static void backward_block(const attention_head *head, const attention_block *bl
         vclear(row + n_keys, block->n_keys - n_keys);
     }
     if (head->dq != NULL) {
-        from_keys(head, block, at->grads, at->k_plain, head->dq + block->query * s->q_pitch,
-                  s->q_pitch);
+        float *dq = head->dq + block->query * s->q_pitch;
+        from_keys(head, block, at->grads, at->k_plain, dq, s->q_pitch);
+        if (s->is_rotary) {
+            turn_rows(head, dq, s->q_pitch, block->query, block->n, true, dq, s->q_pitch);
+        }
     }
     if (head->dk != NULL) {
         add_keys(head, block,
-                 &(key_share){at->grads, q, s->q_pitch, at->queries, head->dk, s->k_pitch});
+                 &(key_share){at->grads, q, q_pitch, at->queries, head->dk, s->k_pitch});
     }
 }
 
@@ -329,7 +391,9 @@ static void forward_unit(attention_head *head)
     float *scores = head->workspace;
     float *k_transposed = scores + p->scores;
     float *v_plain = k_transposed + p->transposed * p->n_chunks;
-    pack_transposed(head, head->k, s->k_pitch, k_transposed);
+    int64_t k_pitch = 0;
+    const float *k = keys_as_used(head, &k_pitch);
+    pack_transposed(head, k, k_pitch, k_transposed);
     pack_plain(head, head->v, s->v_pitch, v_plain);
     for (int32_t i = 0; i < s->heads / s->kv_heads; i++) {
         forward_head(head, k_transposed, v_plain, scores, v_plain + p->plain * p->n_chunks);
@@ -348,15 +412,21 @@ static void backward_unit(attention_head *head)
     at.k_plain = at.v_transposed + p->transposed * p->n_chunks;
     at.queries = at.k_plain + p->plain * p->n_chunks;
     at.row = at.queries + p->queries;
-    pack_transposed(head, head->k, s->k_pitch, at.k_transposed);
+    int64_t k_pitch = 0;
+    const float *k = keys_as_used(head, &k_pitch);
+    float *dk = head->dk;
+    pack_transposed(head, k, k_pitch, at.k_transposed);
     pack_transposed(head, head->v, s->v_pitch, at.v_transposed);
-    pack_plain(head, head->k, s->k_pitch, at.k_plain);
+    pack_plain(head, k, k_pitch, at.k_plain);
     for (int32_t i = 0; i < s->heads / s->kv_heads; i++) {
         for (int64_t query = 0; query < s->n_queries; query += p->block) {
             const attention_block block = block_at(head, query);
             backward_block(head, &block, &at);
         }
         next_head(head);
+    }
+    if (s->is_rotary && dk != NULL) {
+        turn_rows(head, dk, s->k_pitch, 0, s->n_keys, true, dk, s->k_pitch);
     }
 }
 
@@ -382,6 +452,8 @@ static attention_head head_of(const attention_job *job, int64_t unit)
         .v = call->v + v_at,
         .mask = call->mask == NULL ? NULL : call->mask + sample * s->mask_rows * s->n_keys,
         .fixed = call->fixed == NULL ? NULL : call->fixed + fixed_at,
+        .cosines = call->cosines,
+        .sines = call->sines,
         .stats = call->stats + (sample * s->heads + first) * 2 * s->n_queries,
         .out = call->out == NULL ? NULL : call->out + out_at,
         .dy = call->dy == NULL ? NULL : call->dy + out_at,
@@ -401,6 +473,9 @@ static void attention_worker(void *ctx, size_t slot)
         }
         attention_head head = head_of(job, unit);
         head.workspace = (float *)job->call->workspace + (int64_t)slot * job->panels.total;
+        /* behind all panels of either pass */
+        head.turned_queries = head.workspace + job->panels.total - job->panels.turned_queries;
+        head.turned_keys = head.turned_queries - job->panels.turned_keys;
         if (job->call->dy == NULL) {
             forward_unit(&head);
         } else {

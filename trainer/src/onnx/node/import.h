@@ -19,8 +19,23 @@
 typedef struct dunlin_onnx_vector {
     int32_t n;
     int64_t items[DUNLIN_MAX_DIMS];
-    bool is_batch[DUNLIN_MAX_DIMS]; /* the item is the number of samples, whatever that is */
+    /* The item is the number of samples, whatever that is, times itself; 0 is once. */
+    bool is_batch[DUNLIN_MAX_DIMS];
 } dunlin_onnx_vector;
+
+/* The batch shares a dimension of the file with one of a sample. */
+typedef enum dunlin_onnx_mix {
+    DUNLIN_ONNX_MIX_NONE = 0,
+    DUNLIN_ONNX_MIX_OUTER, /* with the one behind it: all rows of a sample, then the next sample's
+                            */
+    DUNLIN_ONNX_MIX_INNER  /* with the one before it */
+} dunlin_onnx_mix;
+
+/* Where the batch is among a value's dimensions in the file (places.c); zero: first. */
+typedef struct dunlin_onnx_batch {
+    int32_t n_before; /* dimensions of a sample */
+    dunlin_onnx_mix mix;
+} dunlin_onnx_batch;
 
 typedef enum dunlin_onnx_meaning {
     DUNLIN_ONNX_UNBOUND = 0, /* its node has not been read yet, or leads nowhere */
@@ -77,6 +92,7 @@ typedef struct dunlin_onnx_binding {
     bool is_fixed;      /* TENSOR: the file's metadata says that it is not trained */
     bool is_listed;     /* TENSOR: the file's metadata says that it is */
     bool is_flat;       /* TENSOR: one sample's numbers in a row, their shape was not kept */
+    dunlin_onnx_batch place; /* VALUE */
 } dunlin_onnx_binding;
 
 /* Issues of one kind. Texts that are not here are the file's. */
@@ -116,9 +132,17 @@ typedef struct dunlin_onnx_import {
     char first_issue[200];
     /* Of the node being read. */
     bool is_rejected;
+    bool has_place; /* its outputs have their batch elsewhere than first */
+    dunlin_onnx_batch place;
     bool is_of_operator;       /* what is being rejected is its operator, whatever it reads */
     dunlin_status node_status; /* MEMORY, IO, MODEL: ends the import; its detail is in `error` */
 } dunlin_onnx_import;
+
+/* Item `index` is the number of samples itself. */
+static inline bool dunlin_onnx_is_samples(const dunlin_onnx_vector *vector, int32_t index)
+{
+    return vector->is_batch[index] && vector->items[index] <= 1;
+}
 
 /* A node being read. */
 struct dunlin_onnx_node {

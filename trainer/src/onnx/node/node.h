@@ -83,6 +83,9 @@ void dunlin__onnx_add_floats(dunlin_onnx_writer *writer, const char *suffix, con
                              int32_t n); /* a constant input of float32 */
 /* What an operator of several ONNX nodes hands from one to the next: "<output><suffix>". */
 void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix);
+/* The same of a node before. */
+void dunlin__onnx_add_part_of(dunlin_onnx_writer *writer, const dunlin_net_node *node,
+                              const char *suffix);
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value);
 void dunlin__onnx_attr_float(dunlin_onnx_writer *writer, const char *name, float value);
 void dunlin__onnx_attr_ints(dunlin_onnx_writer *writer, const char *name, const int64_t *values,

@@ -47,14 +47,20 @@ void dunlin__onnx_add_param(dunlin_onnx_writer *writer, uint32_t param)
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, name);
 }
 
-/* The name of something that is added for the current node: its output's name and a suffix. */
-static const char *made_name(dunlin_onnx_writer *writer, const char *suffix,
-                             char name[DUNLIN_NET_MAX_NAME + 1])
+/* The name of something that is added for a node: its output's name and a suffix. */
+static const char *made_name_of(dunlin_onnx_writer *writer, const dunlin_net_node *node,
+                                const char *suffix, char name[DUNLIN_NET_MAX_NAME + 1])
 {
-    const char *output = writer->net->values[writer->net_node->output].name;
+    const char *output = writer->net->values[node->output].name;
     int length = snprintf(name, DUNLIN_NET_MAX_NAME + 1, "%s%s", output, suffix);
     writer->is_name_long = writer->is_name_long || length < 0 || length > DUNLIN_NET_MAX_NAME;
     return name;
+}
+
+static const char *made_name(dunlin_onnx_writer *writer, const char *suffix,
+                             char name[DUNLIN_NET_MAX_NAME + 1])
+{
+    return made_name_of(writer, writer->net_node, suffix, name);
 }
 
 static void put_le(uint8_t *bytes, uint64_t bits, size_t n)
@@ -154,6 +160,13 @@ void dunlin__onnx_add_part(dunlin_onnx_writer *writer, const char *suffix)
 {
     char room[DUNLIN_NET_MAX_NAME + 1];
     dunlin__onnx_put_text(&writer->node, NODE_INPUT, made_name(writer, suffix, room));
+}
+
+void dunlin__onnx_add_part_of(dunlin_onnx_writer *writer, const dunlin_net_node *node,
+                              const char *suffix)
+{
+    char room[DUNLIN_NET_MAX_NAME + 1];
+    dunlin__onnx_put_text(&writer->node, NODE_INPUT, made_name_of(writer, node, suffix, room));
 }
 
 void dunlin__onnx_attr_int(dunlin_onnx_writer *writer, const char *name, int64_t value)

@@ -21,7 +21,7 @@
 #define DUNLIN_ONNX_MAX_INPUTS 256 /* of the graph, that layers read */
 #define DUNLIN_ONNX_MAX_NAME 255
 #define DUNLIN_ONNX_MAX_LOCATION 1023
-#define DUNLIN_ONNX_MAX_COMPUTED (1 << 18) /* elements of a constant computed from others */
+#define DUNLIN_ONNX_MAX_COMPUTED (1 << 20) /* elements of a constant computed from others */
 #define DUNLIN_ONNX_MAX_READ (1 << 21)     /* and of one that it is computed from */
 #define DUNLIN_ONNX_MAX_INLINE 4096        /* integers of one tensor that are kept in the tables */
 

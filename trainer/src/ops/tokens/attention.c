@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define MAX_INPUTS (DUNLIN_ATTENTION_MAX_PARTS + 1) /* and the mask */
+#define N_PARAMS 3
 
 typedef dunlin_attention_params attention_params;
 
@@ -53,6 +54,8 @@ static dunlin_status run_attention(const dunlin_kernel_call *call, bool is_backw
     };
     run.mask = p->has_mask ? call->operands[next++] : NULL;
     run.fixed = p->has_fixed ? call->operands[next++] : NULL;
+    run.cosines = p->has_tables ? call->operands[next++] : NULL;
+    run.sines = p->has_tables ? call->operands[next++] : NULL;
     if (!is_backward) {
         run.out = call->operands[1];
         call->run->kernels->attention(&run);
@@ -149,13 +152,15 @@ dunlin_attention_params dunlin__attention_params_of(const dunlin_net *net,
     const dunlin_shape *v = &net->values[node->inputs[is_packed ? 0 : 2]].shape;
     attention_params params = {.is_packed = is_packed,
                                .has_mask = a->has_mask,
-                               .has_fixed = dunlin__op_has_param(node, 0)};
+                               .has_fixed = dunlin__op_has_param(node, 0),
+                               .has_tables = dunlin__op_has_param(node, 1)};
     params.shape = (dunlin_attention_shape){
         .heads = a->heads,
         .kv_heads = kv_heads_of(node),
         .n_queries = (int32_t)q->dims[0],
         .n_keys = (int32_t)k->dims[0],
         .is_causal = a->is_causal,
+        .is_rotary = params.has_tables,
         .scale = a->scale,
         .q_pitch = q->dims[1],
         .k_pitch = k->dims[1],
@@ -181,13 +186,26 @@ static double node_flops(const dunlin_attention_shape *s)
     return 4.0 * s->heads * s->n_queries * keys * s->width;
 }
 
+/* The parameters that there are, as operands behind the first n. */
+static uint32_t add_params(dunlin_emit *emit, const dunlin_net_node *node,
+                           dunlin_mem_access *accesses, uint32_t n)
+{
+    for (uint32_t slot = 0; slot < N_PARAMS; slot++) {
+        if (dunlin__op_has_param(node, slot)) {
+            accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[slot]),
+                                                DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
+        }
+    }
+    return n;
+}
+
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     const attention_params params = dunlin__attention_params_of(dunlin__emit_net(emit), node);
     const uint32_t stats = dunlin__emit_tensor(
         emit, "/rows", DUNLIN_F32, true, 2 * (int64_t)params.shape.heads * params.shape.n_queries,
         DUNLIN_MEM_SAVED);
-    dunlin_mem_access accesses[3 + MAX_INPUTS] = {
+    dunlin_mem_access accesses[2 + MAX_INPUTS + N_PARAMS] = {
         {stats, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
         {DUNLIN_STEP_NONE, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP},
     };
@@ -198,10 +216,7 @@ static void forward(dunlin_emit *emit, const dunlin_net_node *node)
         const bool is_mask = params.has_mask && i + 1 == node->n_inputs;
         dunlin__emit_save(emit, is_mask ? SAVED_MASK : SAVED_Q + i, tensor);
     }
-    if (params.has_fixed) {
-        accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[0]),
-                                            DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
-    }
+    n = add_params(emit, node, accesses, n);
     accesses[1].tensor = dunlin__emit_output(emit, node->output);
     dunlin__op_emit_map(emit, &forward_kernel, "", &params, sizeof params, accesses, n,
                         node_flops(&params.shape));
@@ -212,7 +227,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
     attention_params params = dunlin__attention_params_of(dunlin__emit_net(emit), node);
     const uint32_t n_parts = dunlin__attention_n_parts(node);
-    dunlin_mem_access accesses[10] = {
+    dunlin_mem_access accesses[2 + MAX_INPUTS + N_PARAMS + DUNLIN_ATTENTION_MAX_PARTS] = {
         {dunlin__emit_saved(emit, SAVED_STATS), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_MAP},
     };
@@ -225,10 +240,7 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         accesses[n++] = (dunlin_mem_access){dunlin__emit_saved(emit, SAVED_MASK), DUNLIN_MEM_READ,
                                             DUNLIN_MEM_MAP};
     }
-    if (params.has_fixed) {
-        accesses[n++] = (dunlin_mem_access){dunlin__emit_param(emit, node->params[0]),
-                                            DUNLIN_MEM_READ, DUNLIN_MEM_MAP};
-    }
+    n = add_params(emit, node, accesses, n);
     const uint32_t n_read = n;
     for (uint32_t i = 0; i < n_parts; i++) {
         params.has_grad[i] = dunlin__emit_needs_grad(emit, node->inputs[i]);
@@ -301,6 +313,34 @@ static dunlin_status check_fixed(dunlin_net *net, const dunlin_net_node *node, i
     return DUNLIN_OK;
 }
 
+/* Tables of rotary positions: a row for each token, a column for each channel of a head. */
+static dunlin_status check_tables(dunlin_net *net, const dunlin_net_node *node,
+                                  const dunlin_attention_shape *s, dunlin_error *error)
+{
+    for (uint32_t slot = 1; slot < N_PARAMS; slot++) {
+        dunlin_net_param *param =
+            dunlin__op_has_param(node, slot) ? &net->params[node->params[slot]] : NULL;
+        bool is_good = param != NULL && s->n_queries == s->n_keys && s->width % 2 == 0 &&
+                       param->shape.n_dims >= 2 && before_keys(&param->shape, 0) == s->width &&
+                       before_keys(&param->shape, 1) == s->n_keys &&
+                       dunlin__param_is_fixed(net, node->params[slot]);
+        for (int32_t i = 0; is_good && i + 2 < param->shape.n_dims; i++) {
+            is_good = param->shape.dims[i] == 1;
+        }
+        if (!is_good) {
+            char text[DUNLIN_OP_SHAPE_TEXT_BYTES] = "()";
+            return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
+                                "node '%.80s' of %" PRId32 " tokens, width %" PRId32
+                                ": a table of its positions is %.60s; it must be (tokens, width), "
+                                "the width even, and not trained",
+                                node->name, s->n_keys, s->width,
+                                param != NULL ? dunlin__op_shape_text(&param->shape, text) : text);
+        }
+        param->layout = DUNLIN_PARAM_PLAIN;
+    }
+    return DUNLIN_OK;
+}
+
 /* q, k and v, or all in one, fit each other and the heads. */
 static dunlin_status check_parts(const dunlin_net *net, const dunlin_net_node *node,
                                  dunlin_error *error)
@@ -357,6 +397,9 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
     }
     if (params.has_fixed) {
         DUNLIN_TRY(check_fixed(net, node, params.shape.n_queries, params.shape.n_keys, error));
+    }
+    if (params.has_tables) {
+        DUNLIN_TRY(check_tables(net, node, &params.shape, error));
     }
     dunlin__op_keep_shape(net, node);
     net->values[node->output].shape.dims[1] = (int64_t)params.shape.heads * params.shape.width;

@@ -13,6 +13,7 @@ typedef struct dunlin_attention_params {
     bool is_packed; /* one tensor holds q, k and v side by side */
     bool has_mask;
     bool has_fixed;
+    bool has_tables;                           /* of rotary positions */
     bool has_grad[DUNLIN_ATTENTION_MAX_PARTS]; /* backward: of q, k, v */
 } dunlin_attention_params;
 

@@ -1,0 +1,105 @@
+/*
+ * join_masks.c - see join_masks.h.
+ */
+#include "join_masks.h"
+
+#include "net/params.h"
+
+#include <mem/support.h>
+
+/* What is added to a score to hide it is this or less: no exponential is left of it. */
+#define HIDDEN (-1e4F)
+/* Elements of a constant mask that is looked at. */
+#define MAX_MASK_ELEMENTS ((int64_t)1 << 22)
+
+/* A parameter's values; the caller frees them. NULL if they cannot be had. */
+static float *read_param(const dunlin_joiner *j, uint32_t param)
+{
+    const dunlin_alloc *alloc = &j->net->alloc;
+    const int64_t n = j->net->params[param].n_elements;
+    dunlin_param_reader reader;
+    dunlin_error error = {0};
+    float *values =
+        n <= MAX_MASK_ELEMENTS ? dunlin__alloc_array(alloc, (size_t)n, sizeof *values) : NULL;
+    if (values == NULL) {
+        return NULL;
+    }
+    dunlin__param_reader_init(&reader, j->net, 0);
+    const dunlin_status status = dunlin__param_read(&reader, param, 0, n, values, &error);
+    dunlin__param_reader_close(&reader);
+    if (status != DUNLIN_OK) {
+        dunlin__free_array(alloc, values, (size_t)n, sizeof *values);
+        return NULL;
+    }
+    return values;
+}
+
+/* (..., rows, keys) with rows 1 or one for each query, and heads 1 or all. */
+static bool fits_scores(const dunlin_shape *shape, const dunlin_join_sizes *s)
+{
+    const int32_t n = shape->n_dims;
+    bool fits = n >= 1 && shape->dims[n - 1] == s->n_keys &&
+                (n < 2 || shape->dims[n - 2] == 1 || shape->dims[n - 2] == s->n_queries) &&
+                (n < 3 || shape->dims[n - 3] == 1 || shape->dims[n - 3] == s->heads);
+    for (int32_t i = 0; i + 3 < n; i++) {
+        fits = fits && shape->dims[i] == 1;
+    }
+    return fits;
+}
+
+/* What a mask does, row by row; false if it hides all of a row, or chooses what it does not hide.
+ */
+static bool look_at(dunlin_join_mask *mask, const float *values, const float *let, int64_t n_rows,
+                    int64_t n_queries, int64_t n_keys)
+{
+    mask->is_hiding_ahead = n_rows % n_queries == 0 && n_queries == n_keys;
+    mask->is_hiding_only = mask->is_hiding_ahead;
+    for (int64_t row = 0; row < n_rows; row++) {
+        bool is_seen = false;
+        for (int64_t key = 0; key < n_keys; key++) {
+            const float value = values[row * n_keys + key];
+            const bool is_hidden = value <= HIDDEN;
+            const bool is_ahead = key > row % n_queries;
+            if (let != NULL && let[row * n_keys + key] != (is_hidden ? 0.0F : 1.0F)) {
+                return false;
+            }
+            is_seen = is_seen || !is_hidden;
+            mask->is_hiding_ahead = mask->is_hiding_ahead && (!is_ahead || is_hidden);
+            mask->is_hiding_only = mask->is_hiding_only && (is_ahead || value == 0.0F);
+        }
+        if (!is_seen) {
+            return false;
+        }
+    }
+    mask->is_hiding_only = mask->is_hiding_only && mask->is_hiding_ahead;
+    return true;
+}
+
+static bool is_same_shape(const dunlin_shape *a, const dunlin_shape *b)
+{
+    bool is_same = a->n_dims == b->n_dims;
+    for (int32_t i = 0; is_same && i < a->n_dims; i++) {
+        is_same = a->dims[i] == b->dims[i];
+    }
+    return is_same;
+}
+
+bool dunlin__join_mask(const dunlin_joiner *j, dunlin_join_mask *mask, const dunlin_join_sizes *s)
+{
+    const dunlin_net_param *params = j->net->params;
+    const dunlin_net_param *param = &params[mask->param];
+    const bool has_let = mask->let != DUNLIN_NET_NONE;
+    if (!fits_scores(&param->shape, s) ||
+        (has_let && !is_same_shape(&params[mask->let].shape, &param->shape))) {
+        return false;
+    }
+    float *values = read_param(j, mask->param);
+    float *let = has_let ? read_param(j, mask->let) : NULL;
+    const bool is_good =
+        values != NULL && (!has_let || let != NULL) &&
+        look_at(mask, values, let, param->n_elements / s->n_keys, s->n_queries, s->n_keys);
+    const size_t n = (size_t)param->n_elements;
+    dunlin__free_array(&j->net->alloc, values, n, sizeof *values);
+    dunlin__free_array(&j->net->alloc, let, n, sizeof *let);
+    return is_good;
+}

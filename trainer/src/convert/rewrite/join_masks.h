@@ -1,0 +1,26 @@
+/*
+ * join_masks.h - what a constant mask does to the scores of attention.
+ */
+#ifndef DUNLIN_CONVERT_JOIN_MASKS_H
+#define DUNLIN_CONVERT_JOIN_MASKS_H
+
+#include "join.h"
+
+typedef struct dunlin_join_sizes {
+    int64_t heads, n_queries, n_keys, width;
+} dunlin_join_sizes;
+
+/* A constant that is added to the scores, with ones and zeros by which they were multiplied before:
+ * a choice (masks.c). */
+typedef struct dunlin_join_mask {
+    uint32_t param;
+    uint32_t let; /* DUNLIN_NET_NONE: none */
+    bool is_hiding_ahead;
+    bool is_hiding_only; /* it hides what lies ahead and adds nothing else */
+} dunlin_join_mask;
+
+/* Looks at its values. False: it is none that is only added, it hides all of a row, or it cannot be
+ * read. */
+bool dunlin__join_mask(const dunlin_joiner *j, dunlin_join_mask *mask, const dunlin_join_sizes *s);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * places.h - where the batch is among a value's dimensions in the file.
+ */
+#ifndef DUNLIN_CONVERT_PLACES_H
+#define DUNLIN_CONVERT_PLACES_H
+
+#include "fold.h"
+
+/*
+ * Nodes that move the batch, and nodes that read a value whose batch is not first. True: the node
+ * is done, or was rejected. False: it is read as if the batch were first; if its outputs have it
+ * elsewhere, import->place says where.
+ */
+bool dunlin__onnx_fold_place(dunlin_onnx_node *node);
+
+/* Of the activation at an input. */
+dunlin_onnx_batch dunlin__onnx_place_of(const dunlin_onnx_node *node, uint32_t index);
+
+/* The dimension of a sample of n_dims that an axis of the file is; -1: the batch has a part in it,
+ * or it is not there. */
+int32_t dunlin__onnx_sample_axis(const dunlin_onnx_batch *at, int32_t n_dims, int64_t axis);
+
+/*
+ * places_pass.c. The operator, which reads an activation whose batch is elsewhere, does to each
+ * sample what it would do if the batch were first; where its outputs have the batch then. What it
+ * knows by the number of an axis is changed in the file's tables. Before it: arithmetic with a
+ * stored tensor that has one element where the batch is; true: it is done, or rejected.
+ */
+bool dunlin__onnx_join_stored(dunlin_onnx_node *node);
+bool dunlin__onnx_passes(dunlin_onnx_node *node, dunlin_onnx_batch *out);
+
+#endif
