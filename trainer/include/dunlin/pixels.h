@@ -66,6 +66,18 @@ DUNLIN_API dunlin_value dunlin_builder_conv_transposed(
     dunlin_builder *builder, const char *name, dunlin_value input, int32_t out_channels,
     int32_t kernel, const dunlin_conv_transposed_options *options);
 
+/** A dense layer without bias whose weight is a parameter that is there already, (out, in): most
+ * often "NAME.weight" of an embedding, whose rows then are the classes too (a tied head; Press and
+ * Wolf 2017). Gradients of both uses are added up, the head's first. `name` names the node.
+ *
+ * With 1,024 classes or more, cross-entropy over the rows (tokens) of the output makes the product
+ * itself, some rows at a time, so that logits of a batch are never in memory; bits are those of the
+ * two apart. Who asks for predictions gets all logits.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_dense_tied(dunlin_builder *builder, const char *name,
+                                                  dunlin_value input, const char *parameter);
+
 /** Between elements of a resized image. */
 typedef enum dunlin_interpolation {
     DUNLIN_INTERPOLATION_NEAREST = 0, /**< the element at or before it */

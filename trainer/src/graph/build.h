@@ -116,7 +116,7 @@ typedef struct dunlin_step_graph {
     dunlin_step_output *outputs; /* in the pool; the members below are of the first */
     uint32_t n_outputs;
     uint32_t labels;   /* tensor: n_rows int32 a sample, or n_rows x n_classes floats: targets */
-    uint32_t logits;   /* tensor */
+    uint32_t logits;   /* tensor; NONE: they are never whole */
     uint32_t loss;     /* tensor: DUNLIN_N_LOSS_SUMS doubles */
     int32_t n_classes; /* or outputs, of a row */
     int64_t n_rows;    /* of the output, a sample: pixels, tokens, or 1; each has a label */

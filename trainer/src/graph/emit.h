@@ -24,10 +24,13 @@ typedef struct dunlin_emit_contribution {
 /* A parameter's gradient so far, and where it belongs. */
 typedef struct dunlin_emit_param {
     bool is_trained;
-    bool is_fixed;     /* a frozen prefix matches its name, or the file says so */
-    bool is_by_rows;   /* a table of which tokens pick rows, in one place */
-    int64_t n_slots;   /* rows that its gradient has room for; 0: the gradient is dense */
-    uint32_t gradient; /* tensor, or NONE */
+    bool is_fixed;        /* a frozen prefix matches its name, or the file says so */
+    bool is_by_rows;      /* a table of which tokens pick rows, in one place */
+    int64_t n_slots;      /* rows that its gradient has room for; 0: the gradient is dense */
+    bool is_part_by_rows; /* the same of a table that is a head's weight too: the tokens' part is
+                             kept by rows, and added to the head's */
+    int64_t n_part_slots; /* rows that the part has room for; 0: it is dense */
+    uint32_t gradient;    /* tensor, or NONE */
     uint32_t
         waiting; /* complete gradient of an update that waits for the norm or the end, or NONE */
     size_t first_node;             /* in forward order, that reads it */
@@ -129,6 +132,7 @@ struct dunlin_emit {
     dunlin_emit_chain *chains; /* net->n_nodes */
     dunlin_emit_leaf *leaves;
     size_t n_leaves, leaves_capacity;
+    uint32_t class_layer; /* the dense layer that the loss computes itself (a node), or NONE */
     size_t node_index;
     const char *node_name;
     bool is_backward;
@@ -235,6 +239,10 @@ void dunlin__emit_guard_input(dunlin_emit *emit);
 /* loss.c: the losses of `graph->outputs`; in training also their checks and the gradients of the
  * outputs, NONE where nothing that is trained leads to one or its weight is 0. */
 void dunlin__emit_loss(dunlin_emit *emit, uint32_t *out_gradients);
+
+/* dense_loss.c: the same of the class layer's input, whose output is never whole: the gradients of
+ * that input and of the layer's parameters are pending. `sums`: a tensor. */
+void dunlin__emit_dense_loss(dunlin_emit *emit, uint32_t sums);
 
 /* update.c: the gradient hook and the update of one parameter whose gradient is complete; with
  * clipping by the global norm the hook and its part of the norm, and the update waits. */

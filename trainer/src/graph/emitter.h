@@ -52,6 +52,12 @@ uint32_t dunlin__emit_param_grad(dunlin_emit *emit, uint32_t param);
 /* Rows that the accumulator of a table's gradient has room for: it is a block of dunlin_row_sums.
  * 0: it is dense. */
 int64_t dunlin__emit_row_slots(const dunlin_emit *emit, uint32_t param);
+/* Of a table that a head reads too: rows that the accumulator of the tokens' part has room for; 0:
+ * it is part of the whole gradient, and dense. */
+int64_t dunlin__emit_part_slots(const dunlin_emit *emit, uint32_t param);
+/* That accumulator; and, once its op has been emitted, what adds it to the head's gradient. */
+uint32_t dunlin__emit_row_part(dunlin_emit *emit, uint32_t param);
+void dunlin__emit_join_part(dunlin_emit *emit, uint32_t param, uint32_t part);
 
 /* Backward: the finished gradient of a value: the sum of all contributions. Its own adds are
  * emitted when needed. */

@@ -8,7 +8,7 @@ set(kernel_sources
     elementwise/bf16_kernel.c elementwise/broadcast.c elementwise/elementwise.c elementwise/input_convert.c elementwise/softmax_kernel.c
     elementwise/prelu_kernel.c elementwise/unary_kernel.c
     norm/group_norm_kernel.c norm/layer_norm_kernel.c norm/norm.c norm/norm_grad.c norm/response_norm_kernel.c
-    update/loss.c update/optim.c update/sparse_rows.c
+    update/dense_loss.c update/dense_loss_rows.c update/loss.c update/optim.c update/sparse_rows.c
     pool/pool_forward.c pool/pool_grad.c pool/resize_kernel.c
     tokens/attention_kernel.c tokens/embedding_kernel.c
     depthwise/depthwise.c depthwise/depthwise_backward.c depthwise/depthwise_bias.c depthwise/depthwise_forward.c

@@ -104,3 +104,43 @@ const char *dunlin_parameter_use_name(dunlin_parameter_use use)
     };
     return (unsigned int)use < DUNLIN_N_USES ? names[use] : NULL;
 }
+
+/* Only this layer and tables of embeddings read the parameter. */
+static bool is_of_classes(const dunlin_net *net, uint32_t layer, uint32_t param)
+{
+    for (uint32_t i = 0; i < net->n_nodes; i++) {
+        const dunlin_net_node *node = &net->nodes[i];
+        for (uint32_t k = 0; k < node->n_params; k++) {
+            if (node->params[k] == param && i != layer && node->kind != DUNLIN_OP_EMBEDDING) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+uint32_t dunlin__net_class_layer(const dunlin_net *net, uint32_t output)
+{
+    const dunlin_net_value *value = &net->values[output];
+    const uint32_t producer = value->producer;
+    int64_t n_rows = 0;
+    int64_t classes = 0;
+    if (producer == DUNLIN_NET_NONE || net->nodes[producer].kind != DUNLIN_OP_DENSE ||
+        value->layout != DUNLIN_LAYOUT_PLAIN || value->shape.n_dims < 2 ||
+        value->n_consumers != 1) {
+        return DUNLIN_NET_NONE;
+    }
+    dunlin__value_rows(value, &n_rows, &classes);
+    const bool is_large = classes >= DUNLIN_NET_VOCABULARY && classes <= 1 << 24 && n_rows > 1;
+    return is_large && is_of_classes(net, producer, net->nodes[producer].params[0])
+               ? producer
+               : DUNLIN_NET_NONE;
+}
+
+uint32_t dunlin__net_last_class_layer(const dunlin_net *net)
+{
+    const uint32_t producer = net->values[net->output].producer;
+    const bool is_softmax =
+        producer != DUNLIN_NET_NONE && net->nodes[producer].kind == DUNLIN_OP_SOFTMAX;
+    return dunlin__net_class_layer(net, is_softmax ? net->nodes[producer].inputs[0] : net->output);
+}

@@ -18,6 +18,7 @@
 #include "functions.h"
 #include "image_calls.h"
 #include "kernels/parallel/threads.h"
+#include "loss_calls.h"
 #include "row_sums.h"
 
 #include <stdbool.h>
@@ -86,37 +87,6 @@ typedef struct dunlin_layer_norm_call {
     void *workspace; /* backward: layer_norm_workspace_bytes() */
     dunlin_threads *threads;
 } dunlin_layer_norm_call;
-
-/* What a loss sums up over rows. */
-enum {
-    DUNLIN_SUM_LOSS = 0, /* weight * loss */
-    DUNLIN_SUM_RIGHT,    /* softmax: rows whose label scores highest; logistic: right outputs */
-    DUNLIN_SUM_RIGHT5,   /* softmax: rows whose label is among the five highest scores */
-    DUNLIN_N_LOSS_SUMS
-};
-
-/* The label of a row that does not count. */
-#define DUNLIN_NO_LABEL INT32_MIN
-
-/* Rows with weight 0 or without a label add nothing to the sums, and their gradient is 0. */
-typedef struct dunlin_loss_call {
-    int32_t classes; /* or outputs of a row */
-    int64_t n_rows;
-    const float *logits;
-    const int32_t *labels;   /* softmax: the class of each row, or NULL for shares in `targets` */
-    const float *targets;    /* the others: as many as logits */
-    const float *weights;    /* in the loss, or NULL for 1: one for each `rows_per_weight` rows */
-    int64_t rows_per_weight; /* 0: 1 */
-    /* Softmax with labels: the weight of each class; logistic: of each output's share in a target
-     * (PyTorch's weight and pos_weight). NULL: 1 each. */
-    const float *class_weights;
-    float smoothing; /* softmax: share of the label's weight that all classes divide */
-    float scale;    /* of the gradient: 1 / samples of the batch, or 1 / the sum of their weights */
-    float *dlogits; /* map part; may be NULL */
-    double *sums;   /* reducer part: DUNLIN_N_LOSS_SUMS; may be NULL */
-    bool is_reset;
-    dunlin_threads *threads;
-} dunlin_loss_call;
 
 /* The gradient that an update takes in: clip(gradient, -limit, limit) * factor. */
 typedef struct dunlin_update_gradient {
@@ -422,6 +392,9 @@ typedef struct dunlin_kernels {
 
     /* cross-entropy of the softmax with a class; rows in order */
     void (*softmax_loss)(const dunlin_loss_call *call);
+    /* the same of a dense layer's outputs, which are never whole */
+    uint64_t (*dense_loss_workspace_bytes)(const dunlin_dense_loss_shape *shape, size_t n_threads);
+    void (*dense_loss)(const dunlin_dense_loss_call *call);
     /* mean of (logit - target)^2 over a row */
     void (*squared_loss)(const dunlin_loss_call *call);
     /* mean over a row of the cross-entropy of sigmoid(logit) with a target in [0, 1] */
@@ -449,6 +422,9 @@ typedef struct dunlin_kernels {
     void (*walk)(const dunlin_walk_call *call);
     void (*embedding)(const dunlin_embedding_call *call);
     void (*embedding_grad)(const dunlin_embedding_call *call);
+    /* out = a (n_rows x width) + the sums of its rows; out may be a */
+    void (*add_row_sums)(int64_t n_rows, int64_t width, const float *a, const dunlin_row_sums *sums,
+                         float *out, dunlin_threads *threads);
     void (*softmax)(const dunlin_softmax_call *call);
     uint64_t (*matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
     void (*matmul)(const dunlin_matmul_call *call);

@@ -218,6 +218,8 @@ void K(layer_norm_grad)(const dunlin_layer_norm_call *call);
 void K(response_norm)(const dunlin_response_norm_call *call);
 void K(resize)(const dunlin_resize_call *call);
 void K(softmax_loss)(const dunlin_loss_call *call);
+uint64_t K(dense_loss_workspace_bytes)(const dunlin_dense_loss_shape *shape, size_t n_threads);
+void K(dense_loss)(const dunlin_dense_loss_call *call);
 void K(squared_loss)(const dunlin_loss_call *call);
 void K(logistic_loss)(const dunlin_loss_call *call);
 bool K(sgd)(const dunlin_sgd_call *call);
@@ -232,6 +234,8 @@ void K(unary)(const dunlin_unary_call *call);
 void K(walk)(const dunlin_walk_call *call);
 void K(embedding)(const dunlin_embedding_call *call);
 void K(embedding_grad)(const dunlin_embedding_call *call);
+void K(add_row_sums)(int64_t n_rows, int64_t width, const float *a, const dunlin_row_sums *sums,
+                     float *out, dunlin_threads *threads);
 void K(softmax)(const dunlin_softmax_call *call);
 uint64_t K(matmul_workspace_bytes)(const dunlin_matmul_shape *shape, size_t n_threads);
 void K(matmul)(const dunlin_matmul_call *call);

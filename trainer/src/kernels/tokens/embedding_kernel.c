@@ -128,3 +128,38 @@ void K(embedding_grad)(const dunlin_embedding_call *call)
     run_tasks(call->threads, call->is_transposed ? gather_transposed_task : gather_task, &copy,
               ceil_div(call->width, COLUMNS_OF_TASK), call->n_ids * call->width);
 }
+
+typedef struct join_job {
+    int64_t n_rows, width;
+    const float *a;
+    const dunlin_row_sums *sums;
+    float *out;
+} join_job;
+
+#define JOIN_ROWS 64
+
+/* A row without a sum gets zero, as from a gradient that has all rows. */
+static void join_task(void *ctx, size_t task)
+{
+    const join_job *job = ctx;
+    const int64_t first = (int64_t)task * JOIN_ROWS;
+    const int64_t end = min_i64(job->n_rows, first + JOIN_ROWS);
+    for (int64_t row = first; row < end; row++) {
+        const int32_t slot = job->sums->slots[row];
+        const float *from = job->a + row * job->width;
+        const float *sum = slot < 0 ? NULL : job->sums->values + slot * job->width;
+        float *to = job->out + row * job->width;
+        for (int64_t c = 0; c < job->width; c += VEC) {
+            const int32_t n = vec_left(job->width, c);
+            const vfloat part = sum == NULL ? vzero() : vload_n(sum + c, n);
+            vstore_n(to + c, vload_n(from + c, n) + part, n);
+        }
+    }
+}
+
+void K(add_row_sums)(int64_t n_rows, int64_t width, const float *a, const dunlin_row_sums *sums,
+                     float *out, dunlin_threads *threads)
+{
+    join_job job = {.n_rows = n_rows, .width = width, .a = a, .sums = sums, .out = out};
+    run_tasks(threads, join_task, &job, ceil_div(n_rows, JOIN_ROWS), n_rows * width);
+}

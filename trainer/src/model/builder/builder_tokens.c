@@ -6,6 +6,8 @@
  */
 #include "builder.h"
 
+#include <dunlin/pixels.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +41,34 @@ dunlin_value dunlin_builder_embedding(dunlin_builder *builder, const char *name,
     if (table != NULL) {
         table->origin = DUNLIN_PARAM_NORMAL;
         table->bound = 1.0F;
+    }
+    return dunlin__builder_end(builder);
+}
+
+/* The parameter of that name; NONE: there is none. */
+static uint32_t find_param(const dunlin_net *net, const char *name)
+{
+    for (uint32_t i = 0; name != NULL && i < net->n_params; i++) {
+        if (strcmp(net->params[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return DUNLIN_NET_NONE;
+}
+
+dunlin_value dunlin_builder_dense_tied(dunlin_builder *builder, const char *name,
+                                       dunlin_value input, const char *parameter)
+{
+    dunlin_net_node *node =
+        dunlin__builder_begin(builder, DUNLIN_OP_DENSE, name == NULL ? "" : name, "", &input, 1);
+    if (node == NULL) {
+        return -1;
+    }
+    const dunlin_net *net = dunlin__builder_net(builder);
+    node->params[0] = find_param(net, parameter);
+    node->n_params = 1;
+    if (node->params[0] == DUNLIN_NET_NONE) {
+        return dunlin__builder_refuse(builder, "a tied layer names a parameter that is not there");
     }
     return dunlin__builder_end(builder);
 }

@@ -24,14 +24,28 @@ dunlin_conv_shape dunlin__op_dense_shape(const dunlin_net *net, const dunlin_net
     return shape;
 }
 
+/* Over a vocabulary the weight lies [out][in] (dunlin__net_class_layer()): a turned layer's. */
+static bool is_turned(const dunlin_emit *emit, const dunlin_net_node *node)
+{
+    return dunlin__emit_net(emit)->params[node->params[0]].layout == DUNLIN_PARAM_PLAIN;
+}
+
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (is_turned(emit, node)) {
+        dunlin__op_dense_transposed.forward_fn(emit, node);
+        return;
+    }
     dunlin_conv_shape shape = dunlin__op_dense_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv(emit, node, &shape);
 }
 
 static void backward(dunlin_emit *emit, const dunlin_net_node *node)
 {
+    if (is_turned(emit, node)) {
+        dunlin__op_dense_transposed.backward_fn(emit, node);
+        return;
+    }
     dunlin_conv_shape shape = dunlin__op_dense_shape(dunlin__emit_net(emit), node);
     dunlin__op_emit_conv_grads(emit, node, &shape);
 }

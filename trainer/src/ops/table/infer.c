@@ -9,6 +9,7 @@
 
 #include "net/names.h"
 #include "net/outputs.h"
+#include "net/uses.h"
 #include "ops/common/op.h"
 
 #include <mem/support.h>
@@ -309,5 +310,10 @@ dunlin_status dunlin__net_infer_values(dunlin_net *net, dunlin_error *error)
 dunlin_status dunlin__net_infer(dunlin_net *net, dunlin_error *error)
 {
     DUNLIN_TRY(dunlin__net_infer_values(net, error));
-    return check_owners(net, error);
+    DUNLIN_TRY(check_owners(net, error));
+    const uint32_t layer = dunlin__net_last_class_layer(net);
+    if (layer != DUNLIN_NET_NONE) {
+        net->params[net->nodes[layer].params[0]].layout = DUNLIN_PARAM_PLAIN;
+    }
+    return DUNLIN_OK;
 }

@@ -95,11 +95,13 @@ static const dunlin_step_kernel backward_kernel = {
 static embedding_params node_params(const dunlin_emit *emit, const dunlin_net_node *node)
 {
     const dunlin_net_param *table = &dunlin__emit_net(emit)->params[node->params[0]];
-    return (embedding_params){.n_ids = dunlin__op_elements(emit, node->inputs[0]),
-                              .width = table->shape.dims[1],
-                              .n_rows = table->shape.dims[0],
-                              .n_slots = dunlin__emit_row_slots(emit, node->params[0]),
-                              .is_transposed = table->layout == DUNLIN_PARAM_DENSE};
+    const int64_t n_part_slots = dunlin__emit_part_slots(emit, node->params[0]);
+    return (embedding_params){
+        .n_ids = dunlin__op_elements(emit, node->inputs[0]),
+        .width = table->shape.dims[1],
+        .n_rows = table->shape.dims[0],
+        .n_slots = n_part_slots > 0 ? n_part_slots : dunlin__emit_row_slots(emit, node->params[0]),
+        .is_transposed = table->layout == DUNLIN_PARAM_DENSE};
 }
 
 static void forward(dunlin_emit *emit, const dunlin_net_node *node)
@@ -121,13 +123,19 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
         return;
     }
     const embedding_params params = node_params(emit, node);
+    const bool is_part = dunlin__emit_part_slots(emit, node->params[0]) > 0;
+    const uint32_t gradient = is_part ? dunlin__emit_row_part(emit, node->params[0])
+                                      : dunlin__emit_param_grad(emit, node->params[0]);
     const dunlin_mem_access accesses[] = {
         {dunlin__emit_saved(emit, 0), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
         {dunlin__emit_grad(emit, node->output), DUNLIN_MEM_READ, DUNLIN_MEM_REDUCE},
-        {dunlin__emit_param_grad(emit, node->params[0]), DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
+        {gradient, DUNLIN_MEM_ACCUMULATE, DUNLIN_MEM_REDUCE},
     };
     dunlin__op_emit_map(emit, &backward_kernel, "/table_grad", &params, sizeof params, accesses, 3,
                         (double)(params.n_ids * params.width));
+    if (is_part) {
+        dunlin__emit_join_part(emit, node->params[0], gradient);
+    }
 }
 
 static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)

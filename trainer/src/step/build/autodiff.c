@@ -175,7 +175,7 @@ static void emit_forward(dunlin_emit *emit)
             dunlin__fuse_forward(emit, i);
         } else if (dunlin__emit_is_product(emit, &net->nodes[i])) {
             dunlin__products_forward(emit, &net->nodes[i]);
-        } else {
+        } else if (i != emit->class_layer) {
             dunlin__op_row(net->nodes[i].kind)->forward_fn(emit, &net->nodes[i]);
         }
         if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
@@ -183,10 +183,10 @@ static void emit_forward(dunlin_emit *emit)
         }
     }
     dunlin_step_graph *graph = emit->graph;
+    const bool has_logits = emit->status == DUNLIN_OK && emit->class_layer == DUNLIN_STEP_NONE;
     for (uint32_t i = 0; i < graph->n_outputs; i++) {
         const uint32_t value = dunlin__net_output_at(net, i);
-        graph->outputs[i].logits =
-            emit->status == DUNLIN_OK ? dunlin__emit_value(emit, value) : DUNLIN_STEP_NONE;
+        graph->outputs[i].logits = has_logits ? dunlin__emit_value(emit, value) : DUNLIN_STEP_NONE;
     }
     graph->logits = graph->outputs[0].logits;
 }
@@ -229,7 +229,10 @@ static void emit_backward(dunlin_emit *emit, const uint32_t *gradients)
     for (size_t i = net->n_nodes; i-- > 0 && emit->status == DUNLIN_OK;) {
         const dunlin_net_node *node = &net->nodes[i];
         begin_node(emit, i);
-        if (dunlin__emit_has_grad(emit, node->output) && emit->values[node->output].needs_grad) {
+        if (i == emit->class_layer) {
+            dunlin__emit_settle(emit); /* what the loss has made */
+        } else if (dunlin__emit_has_grad(emit, node->output) &&
+                   emit->values[node->output].needs_grad) {
             if (dunlin__fuse_is_folded(emit, i)) {
                 dunlin__emit_pass_grad(emit, node->output, node->inputs[0]);
             } else if (dunlin__emit_is_product(emit, node)) {
@@ -427,6 +430,7 @@ static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
     emit->error = error;
     emit->node_name = "";
     emit->squares = DUNLIN_STEP_NONE;
+    emit->class_layer = DUNLIN_STEP_NONE;
     /* A network without parameters is legal; arrays are never of length zero. */
     emit->values = dunlin__alloc_zeroed(alloc, net->n_values + 1, sizeof *emit->values);
     emit->params = dunlin__alloc_zeroed(alloc, net->n_params + 1, sizeof *emit->params);

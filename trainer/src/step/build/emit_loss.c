@@ -282,7 +282,12 @@ void dunlin__emit_loss(dunlin_emit *emit, uint32_t *out_gradients)
                                                             .n_elements = DUNLIN_N_LOSS_SUMS,
                                                             .mem_class = DUNLIN_MEM_ACCUMULATOR});
         graph->outputs[i].sums = sums;
-        out_gradients[i] = emit_loss_op(emit, i);
+        if (emit->class_layer == DUNLIN_STEP_NONE) {
+            out_gradients[i] = emit_loss_op(emit, i);
+        } else { /* of the only output */
+            out_gradients[i] = DUNLIN_STEP_NONE;
+            dunlin__emit_dense_loss(emit, sums);
+        }
     }
     graph->loss = graph->outputs[0].sums;
     for (uint32_t i = 0; i < graph->n_outputs; i++) {

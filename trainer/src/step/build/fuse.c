@@ -8,6 +8,7 @@
 #include "graph/emit.h"
 #include "graph/fused.h"
 #include "net/outputs.h"
+#include "net/uses.h"
 #include "ops/common/op.h"
 
 #include <mem/support.h>
@@ -339,6 +340,11 @@ void dunlin__fuse_plan(dunlin_emit *emit)
     for (uint32_t i = 0; i < dunlin__net_n_outputs(net); i++) {
         emit->values[dunlin__net_output_at(net, i)].is_materialised = true;
     }
+    const bool is_class_loss = emit->options->is_fused && emit->graph->n_outputs == 1 &&
+                               emit->graph->outputs[0].loss.loss == DUNLIN_LOSS_CROSS_ENTROPY &&
+                               emit->graph->outputs[0].loss.weight == 1.0F;
+    emit->class_layer =
+        is_class_loss ? dunlin__net_class_layer(net, net->output) : DUNLIN_STEP_NONE;
     for (size_t i = 0; i < net->n_nodes; i++) {
         note_readers(emit, &net->nodes[i]);
     }
