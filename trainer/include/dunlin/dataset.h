@@ -17,6 +17,14 @@
  *   "shapes"         none: images of discs, squares and triangles on noisy grounds, drawn when they
  *                    are read, with a label for each pixel (0 the ground, 1 to 3): (3, 32, 32), or
  *                    options.shape. As many as of "random"
+ *   "shakespeare"    tinyshakespeare/input.txt: what roles say, as rows of 64 tokens (or
+ *                    options.shape, options.sequence) with the next token as the label of each.
+ *                    Tokens are the distinct bytes, in ascending order. The last tenth of what a
+ *                    role says is the test split. Roles are the natural clients
+ *   "shakespeare_bpe"  the same with tokens that are joined from pairs of bytes, most frequent pair
+ *                    first, learnt from the training split: 1,024 of them or options.vocabulary,
+ *                    at most 16,384. dunlin_dataset_note() has a checksum of what they stand for
+ *   "made_text"      none: what made roles say, by bytes, from the seed
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
@@ -197,7 +205,8 @@ DUNLIN_API dunlin_shape dunlin_dataset_shape(const dunlin_dataset *dataset);
 DUNLIN_API int64_t dunlin_dataset_n_examples(const dunlin_dataset *dataset);
 /** @return labels are below it. */
 DUNLIN_API int32_t dunlin_dataset_n_classes(const dunlin_dataset *dataset);
-/** @return the labels of an example: one for each pixel of "shapes", else 1. */
+/** @return the labels of an example: one for each pixel of "shapes" and each token of a text, else
+ * 1. */
 DUNLIN_API int64_t dunlin_dataset_n_labels(const dunlin_dataset *dataset);
 /** @return bytes held until it is closed. */
 DUNLIN_API uint64_t dunlin_dataset_bytes(const dunlin_dataset *dataset);

@@ -34,6 +34,9 @@ static const struct {
     {"random", NULL, dunlin__data_load_random},
     {"shapes", NULL, dunlin__data_load_shapes},
     {"pairs", NULL, dunlin__data_load_pairs},
+    {"shakespeare", "tinyshakespeare", dunlin__data_load_shakespeare},
+    {"shakespeare_bpe", "tinyshakespeare", dunlin__data_load_shakespeare_pairs},
+    {"made_text", NULL, dunlin__data_load_made_text},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
