@@ -5,6 +5,8 @@
 
 #include "bench_examples.h"
 
+#include <dunlin/pixels.h>
+
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@
 
 #define SPARE_ELEMENTS 4096 /* an example is a window of the buffer; this many begin elsewhere */
 #define BERT_VOCABULARY 30522
+#define GPT_VOCABULARY 5000 /* as torch_gpt.py draws them */
+#define GPT_CHARACTERS 65
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -33,14 +37,20 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
         const size_t first = (size_t)(mixed % SPARE_ELEMENTS);
         memcpy((unsigned char *)out_x + (size_t)i * bytes, from->buffer + first * sizeof(float),
                bytes);
-        out_y[i] = (int32_t)(mixed % (uint64_t)from->n_classes);
+        for (int64_t k = 0; k < from->n_labels; k++) {
+            out_y[i * from->n_labels + k] =
+                (int32_t)((mixed + 7 * (uint64_t)k) % (uint64_t)from->n_classes);
+        }
     }
     return DUNLIN_OK;
 }
 
 int64_t bench_vocabulary(const char *network)
 {
-    return strncmp(network, "bert", 4) == 0 ? BERT_VOCABULARY : 0;
+    return strncmp(network, "bert", 4) == 0   ? BERT_VOCABULARY
+           : strcmp(network, "gpt_tiny") == 0 ? GPT_CHARACTERS
+           : strncmp(network, "gpt", 3) == 0  ? GPT_VOCABULARY
+                                              : 0;
 }
 
 bool bench_make_examples(const dunlin_model *model, int64_t n, int64_t vocabulary,
@@ -52,6 +62,7 @@ bool bench_make_examples(const dunlin_model *model, int64_t n, int64_t vocabular
         out->n_elements *= shape.dims[i];
     }
     out->n_classes = (int32_t)dunlin_model_n_outputs(model);
+    out->n_labels = dunlin_model_n_labels(model);
     const size_t n_room = (size_t)out->n_elements + SPARE_ELEMENTS;
     out->buffer_bytes = n_room * sizeof(float);
     out->buffer = malloc(out->buffer_bytes);
@@ -76,7 +87,8 @@ bool bench_make_examples(const dunlin_model *model, int64_t n, int64_t vocabular
                                   .ctx = out,
                                   .read_fn = read_examples,
                                   .n_examples = n,
-                                  .dtype = vocabulary > 0 ? DUNLIN_I32 : DUNLIN_F32};
+                                  .dtype = vocabulary > 0 ? DUNLIN_I32 : DUNLIN_F32,
+                                  .n_labels = out->n_labels};
     return true;
 }
 

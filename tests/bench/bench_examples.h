@@ -16,6 +16,7 @@ typedef struct bench_examples {
     size_t buffer_bytes;
     int64_t n_elements; /* of one example */
     int32_t n_classes;
+    int64_t n_labels; /* of one example */
 } bench_examples;
 
 /* How many tokens a ready-made network knows; 0: its input is floats. */

@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 
 from make_golden import File
-from make_zoo import NETWORKS
+from make_zoo import NETWORKS, Gpt
 
 N_STEPS = 10
 N_SIGNS = 8
@@ -115,14 +115,16 @@ def train(model, dtype, setup, lr, variant=VARIANTS[0]):
         x = x.reshape(n, channels, image, image).to(dtype)
     if is_last and vocabulary == 0:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    labels = torch.from_numpy((numbers(LABELS + salt, 0, n) % np.uint64(classes)).astype(np.int64))
+    n_labels = image if isinstance(model, Gpt) else 1  # of an example: the next token of each
+    labels = torch.from_numpy((numbers(LABELS + salt, 0, n * n_labels) % np.uint64(classes)).astype(np.int64))
+    labels = labels.reshape(n, n_labels)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)
     losses = []
     with torch.backends.mkldnn.flags(enabled=is_onednn):
         for step in range(N_STEPS):
             part = step * batch + (torch.arange(batch) + order) % batch
             optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x[part]), labels[part])
+            loss = F.cross_entropy(model(x[part]).flatten(0, -2), labels[part].flatten())
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
@@ -203,6 +205,7 @@ SETUPS = {
     "vgg16": ((32, 3, 4, 10, 0, 0), 1e-5),
     "squeezenet1_1": ((32, 3, 4, 10, 0, -1), 1e-3),
     "bert_small": ((16, 1, 4, 10, 100, 0), 1e-3),
+    "gpt_tiny": ((16, 1, 4, 1100, 1100, 0), 1e-3),
 }
 
 if __name__ == "__main__":

@@ -75,6 +75,45 @@ class Bert(nn.Module):
         return self.classifier(torch.tanh(self.pool(x[:, 0])))
 
 
+class GptAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.c_attn, self.c_proj = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.c_attn(x).view(n, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5
+        behind = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+        p = torch.softmax(scores.masked_fill(behind, float("-inf")), -1)
+        return self.c_proj((p @ v).transpose(1, 2).reshape(n, tokens, width))
+
+
+class GptBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.attn, self.ln_2 = nn.LayerNorm(width), GptAttention(width, heads), nn.LayerNorm(width)
+        self.mlp = nn.Sequential()
+        self.mlp.c_fc, self.mlp.c_proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp.c_proj(nn.functional.gelu(self.mlp.c_fc(self.ln_2(x))))
+
+
+class Gpt(nn.Module):
+    """The head is the table of the tokens; num_classes is the vocabulary and not looked at."""
+
+    def __init__(self, num_classes=0, vocabulary=65, sequence=64, width=128, heads=4):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(sequence, width)
+        self.h = nn.Sequential(*[GptBlock(width, heads) for _ in range(4)])
+        self.ln_f = nn.LayerNorm(width)
+
+    def forward(self, x):
+        return self.ln_f(self.h(self.wte(x) + self.wpe.weight)) @ self.wte.weight.t()
+
+
 class Double(nn.Module):
     def __init__(self, n_in, n_out):
         super().__init__()
@@ -142,7 +181,8 @@ NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
                 "shufflenet_v2_x0_5", "shufflenet_v2_x1_0")},
             "har_fcn": sensors.HarFcn,
             "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3"),
-            "unet": UNet, "unet_small": lambda: UNet(4, 16, 3)}
+            "unet": UNet, "unet_small": lambda: UNet(4, 16, 3),
+            "gpt_tiny": Gpt, "gpt_small": lambda: Gpt(vocabulary=30522, sequence=128, width=512, heads=8)}
 
 
 def check_number(text):

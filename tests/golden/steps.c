@@ -6,6 +6,8 @@
 #include "golden.h"
 #include "mix.h"
 
+#include <dunlin/pixels.h>
+
 #include <criterion/criterion.h>
 
 #include <float.h>
@@ -67,6 +69,7 @@ static void fill_first(int32_t index, const dunlin_parameter_info *info, float *
 typedef struct examples {
     steps_setup setup;
     int64_t width;
+    int64_t n_labels; /* of an example */
 } examples;
 
 static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n, void *out_x,
@@ -83,8 +86,10 @@ static dunlin_status read_examples(void *ctx, const int64_t *indices, int64_t n,
                                       ? (float)(mix_number(key, at) % (uint64_t)e->setup.vocabulary)
                                       : number_float(key, at);
         }
-        uint64_t label = mix_number(label_key, indices[i]);
-        out_y[i] = (int32_t)(label % (uint64_t)e->setup.classes);
+        for (int64_t j = 0; j < e->n_labels; j++) {
+            const uint64_t label = mix_number(label_key, indices[i] * e->n_labels + j);
+            out_y[i * e->n_labels + j] = (int32_t)(label % (uint64_t)e->setup.classes);
+        }
     }
     return DUNLIN_OK;
 }
@@ -145,19 +150,20 @@ static dunlin_trainer *make_trainer(const dunlin_model *model,
 }
 
 static void run_steps(const char *name, dunlin_trainer *trainer, const steps_setup *setup,
-                      const char *what)
+                      int64_t n_labels, const char *what)
 {
     const double *wanted = golden_doubles(&file, "net", "loss");
     double limit = MAX_RATIO * fmax(*golden_doubles(&file, "net", "loss.error"),
                                     (double)FLT_EPSILON * wanted[0]);
-    examples data = {.setup = *setup};
+    examples data = {.setup = *setup, .n_labels = n_labels};
     data.width = setup->vocabulary > 0 ? setup->image
                                        : (int64_t)setup->channels * setup->image * setup->image;
     dunlin_source source = {.struct_size = sizeof(dunlin_source),
                             .ctx = &data,
                             .read_fn = read_examples,
                             .n_examples = (int64_t)N_STEPS * setup->batch,
-                            .dtype = DUNLIN_F32};
+                            .dtype = DUNLIN_F32,
+                            .n_labels = n_labels};
     for (int64_t step = 0; step < N_STEPS; step++) {
         int64_t indices[64];
         dunlin_metrics metrics = {0};
@@ -233,7 +239,7 @@ void steps_check(const char *name, dunlin_model *model, const dunlin_trainer_opt
     o.momentum = 0.9F;
     drop_nothing(model);
     dunlin_trainer *trainer = make_trainer(model, &o);
-    run_steps(name, trainer, &setup, what);
+    run_steps(name, trainer, &setup, dunlin_model_n_labels(model), what);
     compare(name, trainer, what);
     dunlin_trainer_destroy(trainer);
     golden_close(&file);

@@ -91,3 +91,9 @@ Test(golden_steps, bert_small)
 {
     check("bert_small", false);
 }
+
+/* Its vocabulary is large enough that the loss makes the logits itself, unless it is not fused. */
+Test(golden_steps, gpt_tiny)
+{
+    check("gpt_tiny", false);
+}

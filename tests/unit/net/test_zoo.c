@@ -57,7 +57,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 30, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 32, "%d networks", n_networks);
     fclose(in);
 }
 

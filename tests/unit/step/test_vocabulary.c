@@ -303,6 +303,38 @@ Test(vocabulary, a_tied_table_is_one_parameter)
     dunlin_model_destroy(untied);
 }
 
+static void leave_gradient(void *ctx, int32_t parameter_index, int64_t n, const float *weights,
+                           float *gradient, float *const *slots)
+{
+    (void)ctx;
+    (void)parameter_index;
+    (void)n;
+    (void)weights;
+    (void)gradient;
+    (void)slots;
+}
+
+/* The tokens' part of a tied table's gradient is kept by rows, and with a hook dense. */
+Test(vocabulary, rows_of_a_tied_table_have_the_bits_of_a_dense_gradient)
+{
+    dunlin_model *model = token_model(&kinds[0]);
+    for (int way = 0; way < 3; way++) {
+        dunlin_trainer_options options = token_options(&kinds[0]);
+        dunlin_metrics metrics;
+        int64_t n = 0;
+        options.no_fuse = way == 1;
+        options.clip_norm = way == 2 ? 1e9F : 0.0F; /* updates wait; nothing is clipped */
+        options.n_threads = way == 2 ? 2 : 1;
+        float *by_rows = train(model, &options, false, &metrics, &n);
+        options.gradient_fn = leave_gradient;
+        float *dense = train(model, &options, false, &metrics, &n);
+        cr_expect(test_same_bits(by_rows, dense, n), "way %d", way);
+        free(by_rows);
+        free(dense);
+    }
+    dunlin_model_destroy(model);
+}
+
 /* A file with one stored table, which is picked from and multiplied by, is the same network. */
 Test(vocabulary, a_file_comes_back)
 {

@@ -306,7 +306,7 @@ typedef struct dunlin_zoo_options {
     int32_t channels; /* of the input */
     int32_t classes;
     int32_t sequence; /* tokens of an example, for networks that read tokens; samples of a signal */
-    int32_t vocabulary; /* tokens are below it */
+    int32_t vocabulary; /* tokens are below it; 0, of those that predict tokens: `classes` */
 } dunlin_zoo_options;
 #define DUNLIN_ZOO_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_zoo_options)
 
@@ -319,7 +319,8 @@ typedef struct dunlin_zoo_options {
  * "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "resnet18", "resnet34", "resnet50", "resnet101",
  * "densenet121", "alexnet", "vgg11", "vgg13", "vgg16", "vgg19", each of these also with batch norm
  * ("vgg16_bn"), "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two without
- * their auxiliary heads; "bert_small"; dunlin_zoo_name() lists all. `options` may be NULL.
+ * their auxiliary heads; "bert_small", "gpt_tiny" and "gpt_small" (their classes are their
+ * vocabulary); dunlin_zoo_name() lists all. `options` may be NULL.
  *
  * @return OK; UNSUPPORTED with known names in the detail, those like it first, or when the network
  * cannot take the image size; MODEL when the image is too small; ARGUMENT, VERSION, MEMORY.

@@ -68,6 +68,18 @@ static const dunlin_zoo_entry zoo[] = {
      .sequence = 128,
      .vocabulary = 30522,
      .tokens_fn = dunlin__zoo_bert_small},
+    {.name = "gpt_tiny",
+     .classes = 65,
+     .sequence = 64,
+     .vocabulary = 65,
+     .predicts_tokens = true,
+     .tokens_fn = dunlin__zoo_gpt_tiny},
+    {.name = "gpt_small",
+     .classes = 30522,
+     .sequence = 128,
+     .vocabulary = 30522,
+     .predicts_tokens = true,
+     .tokens_fn = dunlin__zoo_gpt_small},
 };
 #define N_ZOO (sizeof zoo / sizeof zoo[0])
 
@@ -129,6 +141,7 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
         DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_zoo_options, options, &o, out_error));
     }
     const int32_t width = o.image != 0 || entry->width == 0 ? 0 : entry->width;
+    o.vocabulary = o.vocabulary == 0 && entry->predicts_tokens ? o.classes : o.vocabulary;
     o.image = o.image == 0 ? entry->image : o.image;
     o.channels = o.channels == 0 ? entry->channels : o.channels;
     o.classes = o.classes == 0 ? entry->classes : o.classes;

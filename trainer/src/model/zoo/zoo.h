@@ -24,6 +24,7 @@ typedef struct dunlin_zoo_entry {
     int32_t image, channels, classes; /* defaults */
     int32_t width;                    /* of an input that is not square; 0: as `image` */
     dunlin_zoo_build_fn build_fn;
+    bool predicts_tokens;         /* its classes are its vocabulary */
     int32_t sequence, vocabulary; /* of networks that read tokens; signals: their length, 0 */
     dunlin_zoo_tokens_fn tokens_fn;
     dunlin_zoo_inputs_fn inputs_fn;
@@ -82,6 +83,11 @@ dunlin_value dunlin__zoo_siamese(dunlin_builder *builder, const dunlin_zoo_optio
 /* zoo_bert.c */
 dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
                                     const dunlin_zoo_options *options);
+/* zoo_gpt.c; their classes are their vocabulary */
+dunlin_value dunlin__zoo_gpt_tiny(dunlin_builder *builder, dunlin_value x,
+                                  const dunlin_zoo_options *options);
+dunlin_value dunlin__zoo_gpt_small(dunlin_builder *builder, dunlin_value x,
+                                   const dunlin_zoo_options *options);
 
 /* --- zoo_common.c --- */
 
