@@ -133,6 +133,19 @@ expect 2 "not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress down:i
 grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 
+# A text by role: the loss is a token's, and its exponential stands beside it.
+"$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles --clients 4 --cohort 2 --rounds 2 --batch 8 --lr 0.1 \
+    --max-examples 60 --seed 1 --json "$work/text.json" >"$work/out"
+grep -q "perplexity " "$work/out"
+python3 - "$work/text.json" <<'PYTHON'
+import json, math, sys
+run = json.load(open(sys.argv[1]))
+assert run["setup"]["partition"] == "roles" and run["setup"]["dataset"] == "made text", run["setup"]
+for r in run["rounds"]:
+    assert abs(r["perplexity"] - math.exp(r["loss"])) < 1e-6 * r["perplexity"], r
+assert run["rounds"][1]["loss"] < run["rounds"][0]["loss"] < 4, run["rounds"]
+PYTHON
+
 # Devices that diverge: rounds are taken back or fail, the run ends with its rounds and a model.
 "$bin/dunlin-fleet" --serve --clients 6 --cohort 3 --rounds 4 --dataset synthetic --max-examples 300 --lr 1000 --rollback 0.3 \
     --json "$work/wild.json" >"$work/out"

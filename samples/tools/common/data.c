@@ -3,6 +3,7 @@
  */
 #include "data.h"
 
+#include <dunlin/pixels.h>
 #include <dunlin/several.h>
 
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 
 #define TOKENS "synthetic_tokens"
+#define MADE_TEXT "made_text"
 #define PASSES 2 /* over the files of a user's tables: to count, then to take */
 
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice)
@@ -49,10 +51,16 @@ static bool is_own(const data_choice *choice)
     return begins(choice->name, "npy:") || begins(choice->name, "csv:") || data_is_folder(choice);
 }
 
+bool data_is_text(const data_choice *choice)
+{
+    return begins(choice->name, "shakespeare") || strcmp(choice->name, MADE_TEXT) == 0;
+}
+
 bool data_has_own_shape(const data_choice *choice)
 {
     return is_own(choice) || strcmp(choice->name, "random") == 0 ||
-           strcmp(choice->name, "shapes") == 0 || strcmp(choice->name, "pairs") == 0;
+           strcmp(choice->name, "shapes") == 0 || strcmp(choice->name, "pairs") == 0 ||
+           data_is_text(choice);
 }
 
 const char *data_check_name(const data_choice *choice)
@@ -103,9 +111,12 @@ static const struct {
     const char *name;
     int32_t channels, n_features, classes;
 } special[] = {
-    {"cifar10", 3, 0, 0},          {"cifar10_jpeg", 3, 0, 0}, {"cifar100", 3, 0, 100},
-    {"cifar100_coarse", 3, 0, 20}, {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
-    {"shapes", 3, 0, 4},           {"pairs", 1, 0, 2},
+    {"cifar10", 3, 0, 0},      {"cifar10_jpeg", 3, 0, 0},
+    {"cifar100", 3, 0, 100},   {"cifar100_coarse", 3, 0, 20},
+    {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
+    {"shapes", 3, 0, 4},       {"pairs", 1, 0, 2},
+    {"shakespeare", 0, 0, 65}, {"shakespeare_bpe", 0, 0, 1024},
+    {MADE_TEXT, 0, 0, 40},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 
@@ -166,6 +177,9 @@ void data_fill_zoo(const data_choice *choice, const char *model, dunlin_zoo_opti
     if (options->classes == 0) {
         options->classes = special[i].classes;
     }
+    if (options->vocabulary == 0 && data_is_text(choice)) {
+        options->vocabulary = options->classes;
+    }
     if (options->image == 0 && special[i].n_features > 0) {
         options->image = 1;
     }
@@ -184,6 +198,9 @@ const char *data_default_model(const data_choice *choice)
     }
     if (strcmp(choice->name, "pairs") == 0) {
         return "siamese";
+    }
+    if (data_is_text(choice)) {
+        return "gpt_tiny";
     }
     return data_n_features(choice) > 0 || begins(choice->name, "csv:") ? "har_mlp" : "lenet5";
 }
@@ -211,8 +228,17 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
 {
     static _Thread_local char why[256];
     const dunlin_shape shape = dunlin_model_input_shape(model);
-    *out_name = choice->name;
-    if (data_has_own_shape(choice)) {
+    const bool predicts_tokens = dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1 &&
+                                 dunlin_model_n_labels(model) == shape.dims[0];
+    const bool takes_made = predicts_tokens && strcmp(choice->name, "synthetic") == 0;
+    *out_name = takes_made ? MADE_TEXT : choice->name;
+    if (data_is_text(choice) && !predicts_tokens) {
+        (void)snprintf(why, sizeof why,
+                       "%s has tokens to predict, which %s does not: gpt_tiny does", choice->name,
+                       model_name);
+        return why;
+    }
+    if (takes_made || data_has_own_shape(choice)) {
         options->shape = shape;
         options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
         options->classes = (int32_t)dunlin_model_n_outputs(model);

@@ -29,6 +29,9 @@ const char *data_check_name(const data_choice *choice);
 /* Whether it is a folder of pictures, which may have any size each. */
 bool data_is_folder(const data_choice *choice);
 
+/* Whether it is a text, whose tokens have the next ones as labels. */
+bool data_is_text(const data_choice *choice);
+
 /* Whether its examples take the shape that is asked for, whatever that is. */
 bool data_has_own_shape(const data_choice *choice);
 

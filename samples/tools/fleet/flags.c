@@ -72,7 +72,7 @@ static const arg args[] = {
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, cifar100_coarse, "
      "wisdm, "
-     "spsw_har or synthetic; random; npy:X,Y, csv:FILE, folder:DIR",
+     "spsw_har or synthetic; shakespeare, shakespeare_bpe; random; npy:X,Y, csv:FILE, folder:DIR",
      0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "share out the first N examples only", 1,
@@ -84,7 +84,7 @@ static const arg args[] = {
     {"--judge", ARG_TEXT, AT(judge), "test|validation",
      "what --serve's server evaluates models on (test)", 0, 0, 0},
     {"--partition", ARG_TEXT, AT(partition), "P",
-     "iid, dirichlet:ALPHA or writers: also users, subjects (iid)", 0, 0, 0},
+     "iid, dirichlet:ALPHA, or writers: also users, subjects; the same as roles (iid)", 0, 0, 0},
     {"--algorithm", ARG_TEXT, AT(algorithm), "A", "fedavg, fedprox:MU or scaffold (fedavg)", 0, 0,
      0},
     {"--strategy", ARG_TEXT, AT(strategy), "NAME",
@@ -259,14 +259,14 @@ static int check_partition(fleet_flags *flags)
 {
     if (strcmp(flags->partition, "iid") == 0) {
         flags->partition_kind = DUNLIN_PARTITION_IID;
-    } else if (strcmp(flags->partition, "writers") == 0) {
+    } else if (strcmp(flags->partition, "writers") == 0 || strcmp(flags->partition, "roles") == 0) {
         flags->partition_kind = DUNLIN_PARTITION_NATURAL;
     } else if (parse_suffix(flags->partition, "dirichlet", 1e6, &flags->alpha)) {
         flags->partition_kind = DUNLIN_PARTITION_DIRICHLET;
     } else {
         return program_misuse(
             &fleet_program,
-            "--partition %s: not iid, writers, or dirichlet:ALPHA with ALPHA above 0",
+            "--partition %s: not iid, writers, roles, or dirichlet:ALPHA with ALPHA above 0",
             flags->partition);
     }
     return EXIT_OK;

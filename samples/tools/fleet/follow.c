@@ -6,6 +6,7 @@
  */
 #include "fleet.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,8 @@ static double number_of(const json_t *object, const char *key)
 
 /* ---- the rounds ---- */
 
-static void print_round(int64_t n_rounds, const json_t *round, fleet_workers *workers)
+static void print_round(const fleet_flags *flags, int64_t n_rounds, const json_t *round,
+                        fleet_workers *workers)
 {
     char peak[SIZE_TEXT_BYTES];
     char down[SIZE_TEXT_BYTES];
@@ -51,6 +53,9 @@ static void print_round(int64_t n_rounds, const json_t *round, fleet_workers *wo
     if (json_is_number(accuracy)) {
         (void)printf("accuracy %6.2f %%  loss %.4f  ", 100.0 * json_number_value(accuracy),
                      number_of(round, "loss"));
+        if (data_is_text(&flags->choice)) {
+            (void)printf("perplexity %.2f  ", exp(number_of(round, "loss")));
+        }
     }
     if (json_is_number(json_object_get(round, "participants"))) {
         (void)printf("%3.0f devices  %.0f dropped  down %s  up %s  peak %s  %.2f s",
@@ -185,8 +190,8 @@ static void print_rounds(following *run, const json_t *status, bool is_all)
            (is_all || is_judged(run->flags, json_array_get(rounds, run->n_printed)))) {
         if (!run->flags->is_quiet) {
             progress_clear(&run->line);
-            print_round(n_wanted(run->flags, status), json_array_get(rounds, run->n_printed),
-                        run->workers);
+            print_round(run->flags, n_wanted(run->flags, status),
+                        json_array_get(rounds, run->n_printed), run->workers);
         }
         run->n_printed++;
     }

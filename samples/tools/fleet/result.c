@@ -6,7 +6,7 @@
 #include <common/process.h>
 #include <math.h>
 
-static json_t *round_result(const json_t *from, const fleet_figures *figures)
+static json_t *round_result(const json_t *from, const fleet_figures *figures, bool is_text)
 {
     static const char *const keys[] = {
         "round",    "accuracy",   "loss",       "participants", "dropped", "bytes_down",
@@ -18,6 +18,12 @@ static json_t *round_result(const json_t *from, const fleet_figures *figures)
         json_t *value = json_object_get(from, keys[i]);
         (void)json_object_set_new(round, keys[i],
                                   value != NULL ? json_deep_copy(value) : json_null());
+    }
+    const json_t *loss = json_object_get(from, "loss");
+    if (is_text) { /* the loss is a token's */
+        (void)json_object_set_new(round, "perplexity",
+                                  json_is_number(loss) ? json_real(exp(json_number_value(loss)))
+                                                       : json_null());
     }
     uint64_t number = (uint64_t)json_integer_value(json_object_get(from, "round"));
     uint64_t peak_bytes = number < (uint64_t)figures->n_peaks ? figures->peaks[number] : 0;
@@ -103,7 +109,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
     const json_t *from = json_object_get(status, "rounds");
     json_t *rounds = json_array();
     for (size_t i = 0; i < json_array_size(from); i++) {
-        (void)json_array_append_new(rounds, round_result(json_array_get(from, i), figures));
+        (void)json_array_append_new(
+            rounds, round_result(json_array_get(from, i), figures, data_is_text(&flags->choice)));
     }
     static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by",
                                        "privacy"};

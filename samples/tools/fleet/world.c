@@ -84,12 +84,20 @@ static int64_t largest_step(const fleet_flags *flags, const fleet_world *world)
     return most;
 }
 
-/* A file is opened before the data, which take its shape. */
-static int open_file(const fleet_flags *flags, fleet_world *world)
+/* A file is opened before the data, which take its shape; a network that reads a text likewise. */
+static int open_first(const fleet_flags *flags, fleet_world *world)
 {
     const size_t n = strlen(flags->model);
     dunlin_error error = {0};
-    if (n <= 5 || strcmp(flags->model + n - 5, ".onnx") != 0) {
+    const bool is_file = n > 5 && strcmp(flags->model + n - 5, ".onnx") == 0;
+    if (!is_file && data_is_text(&flags->choice)) {
+        dunlin_zoo_options zoo = DUNLIN_ZOO_OPTIONS_INIT;
+        data_fill_zoo(&flags->choice, flags->model, &zoo);
+        return dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) == DUNLIN_OK
+                   ? EXIT_OK
+                   : fail(world, &error);
+    }
+    if (!is_file) {
         return EXIT_OK;
     }
     return dunlin_model_open(flags->model, NULL, &world->model, &error) == DUNLIN_OK
@@ -184,7 +192,7 @@ int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
 int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
 {
     memset(out_world, 0, sizeof *out_world);
-    int status = open_file(flags, out_world);
+    int status = open_first(flags, out_world);
     if (status == EXIT_OK) {
         status = open_data(flags, out_world);
     }

@@ -6,6 +6,7 @@
 #include <dunlin/trainer_advanced.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #define TOP5_LEAST_CLASSES 11 /* of fewer it says little */
@@ -26,7 +27,11 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
         dunlin_confusion_means(confusion->counts, confusion->n_classes, &means) == DUNLIN_OK) {
         printf("mean IoU %.4f, ", means.iou);
     }
-    printf("loss %.4f, on %" PRId64 " examples\n", eval->loss, eval->n_examples);
+    printf("loss %.4f, ", eval->loss);
+    if (result->predicts_tokens) {
+        printf("perplexity %.3f, ", exp(eval->loss));
+    }
+    printf("on %" PRId64 " examples\n", eval->n_examples);
     if (eval == &result->eval) {
         train_print_scores(flags, result);
     }

@@ -307,7 +307,8 @@ static const arg flags_table[] = {
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, "
-     "cifar100_coarse, wisdm, spsw_har; random: in the model's shape; npy:X,Y, npy:FILE.npz, "
+     "cifar100_coarse, wisdm, spsw_har, shakespeare, shakespeare_bpe, made_text; random: in the "
+     "model's shape; npy:X,Y, npy:FILE.npz, "
      "csv:FILE[,label=COLUMN][,test=FILE|N%], "
      "folder:DIR: your own",
      0, 0, 0},

@@ -75,6 +75,8 @@ static int open_and_answer(const train_flags *flags, train_result *result, bool 
     result->n_outputs = dunlin_model_n_outputs(model);
     train_name_scores(model, result);
     result->n_labels = dunlin_model_n_labels(model);
+    result->predicts_tokens = dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1 &&
+                              result->n_labels == shape.dims[0] && result->n_labels > 1;
     exit_status = train_open_costs(flags, model, &costs, &result->costs_name);
     result->costs = costs;
     if (exit_status == EXIT_OK) {

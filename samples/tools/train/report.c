@@ -202,6 +202,14 @@ static void put_classes(json_t *root, const train_confusion *confusion)
     (void)json_object_set_new(root, "test_confusion", counts);
 }
 
+/* Of networks that predict tokens. */
+static void put_perplexity(json_t *root, const char *key, const train_result *result, double loss)
+{
+    if (result->predicts_tokens) {
+        object_real(root, key, exp(loss));
+    }
+}
+
 static void set_run(json_t *root, const train_flags *flags, const train_result *result)
 {
     double seconds = result->fit_ms / 1e3;
@@ -249,6 +257,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
         object_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
         object_real(root, "test_loss", result->eval.loss);
         object_number(root, "test_examples", result->eval.n_examples);
+        put_perplexity(root, "test_perplexity", result, result->eval.loss);
         put_classes(root, &result->confusion);
         put_outputs(root, result);
     }
@@ -256,6 +265,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
         object_real(root, "val_accuracy", result->validation.accuracy);
         object_real(root, "val_loss", result->validation.loss);
         object_number(root, "val_examples", result->validation.n_examples);
+        put_perplexity(root, "val_perplexity", result, result->validation.loss);
     }
 }
 

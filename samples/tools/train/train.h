@@ -242,7 +242,8 @@ struct train_result {
     char data_sha256[65];      /* of the training split as it is stored; "": not asked for */
     int64_t n_params;
     int64_t n_outputs;
-    int64_t n_labels; /* of an example */
+    int64_t n_labels;     /* of an example */
+    bool predicts_tokens; /* a label for each token: the loss is a token's */
     int64_t image;
     bool has_run;
     int64_t n_steps; /* of this run */
