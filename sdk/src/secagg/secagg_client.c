@@ -32,8 +32,8 @@ void dunlin__secagg_end(dunlin__secagg_client *client)
     client->step = SECAGG_OVER;
 }
 
-static dunlin_status check_floor(const dunlin__secagg_plan *plan, const dunlin__secagg_floor *floor,
-                                 dunlin_error *error)
+dunlin_status dunlin__secagg_floor_check(const dunlin__secagg_plan *plan,
+                                         const dunlin__secagg_floor *floor, dunlin_error *error)
 {
     const struct {
         const char *name;
@@ -53,6 +53,11 @@ static dunlin_status check_floor(const dunlin__secagg_plan *plan, const dunlin__
                                 rows[i].name, rows[i].value, rows[i].least);
         }
     }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_index(const dunlin__secagg_plan *plan, dunlin_error *error)
+{
     if (plan->peer_index < 1 || plan->peer_index > plan->n_cohort) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
                             "peer_index is %u, allowed are 1 to n_cohort, %u", plan->peer_index,
@@ -79,7 +84,8 @@ dunlin_status dunlin__secagg_client_open(const dunlin__secagg_client_options *op
     const dunlin_alloc alloc = dunlin__alloc_or_default(options->alloc);
     *out_client = NULL;
     DUNLIN_TRY(dunlin__secagg_check(options->plan, error));
-    DUNLIN_TRY(check_floor(options->plan, &options->floor, error));
+    DUNLIN_TRY(dunlin__secagg_floor_check(options->plan, &options->floor, error));
+    DUNLIN_TRY(check_index(options->plan, error));
     dunlin__secagg_client *client = dunlin__alloc_zeroed(&alloc, 1, sizeof(*client));
     if (client == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "secagg", 0,

@@ -4,8 +4,8 @@
  * No network, no files, no clock: the caller carries what dunlin__secagg_client_write() gives to
  * the server and hands the answer to dunlin__secagg_client_read(). Each step is taken once, in the
  * order of SecaggStep, and there is no way back; whatever is refused ends the session for this
- * device. Secrets are in this object alone, and are wiped when it ends, in whatever way. No round
- * uses it yet. sdk/SECAGG.md has the protocol and what it promises.
+ * device. Secrets are in this object alone, and are wiped when it ends, in whatever way.
+ * round/secure.h has it in rounds, sdk/SECAGG.md the protocol and what it promises.
  *
  *   write, read                advertise: own keys; the neighbours' keys
  *   write, read                share: a sealed pair of shares for each; those for this device
@@ -32,6 +32,12 @@ typedef struct dunlin__secagg_floor {
     uint32_t least_devices; /* in a sum */
     bool needs_consistency;
 } dunlin__secagg_floor;
+
+/** @return OK; REJECTED names the first number that is below the floor. peer_index does not count.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__secagg_floor_check(const dunlin__secagg_plan *plan,
+                                                          const dunlin__secagg_floor *floor,
+                                                          dunlin_error *error);
 
 typedef struct dunlin__secagg_client_options {
     const dunlin__secagg_plan *plan; /* copied */

@@ -13,6 +13,7 @@
 typedef struct secagg_device {
     bool took[DUNLIN_WIRE_SECAGG_STEPS + 1]; /* part in a step; mask: its request came */
     bool is_folded;                          /* its vector is in the sum */
+    bool is_gone;                            /* it said so: nobody waits for it */
     uint8_t device_key[DUNLIN_PUBLIC_KEY_BYTES];
     uint8_t encryption_key[DUNLIN_X25519_BYTES];
     uint8_t mask_key[DUNLIN_X25519_BYTES];

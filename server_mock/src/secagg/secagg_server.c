@@ -141,11 +141,34 @@ bool dunlin__secagg_server_is_complete(const dunlin__secagg_server *server)
         const secagg_device *device = &server->devices[i];
         const bool has_come =
             step == DUNLIN_V1_SECAGG_STEP_MASK ? device->is_folded : device->took[step];
-        if (!has_come && may_come(server, device, step)) {
+        if (!has_come && !device->is_gone && may_come(server, device, step)) {
             return false;
         }
     }
     return true;
+}
+
+void dunlin__secagg_server_drop(dunlin__secagg_server *server, uint32_t peer_index)
+{
+    if (peer_index >= 1 && peer_index <= server->plan.n_cohort) {
+        secagg_device_of(server, peer_index)->is_gone = true;
+    }
+}
+
+bool dunlin__secagg_server_took(const dunlin__secagg_server *server, uint32_t peer_index,
+                                uint32_t step)
+{
+    return peer_index >= 1 && peer_index <= server->plan.n_cohort &&
+           step <= DUNLIN_WIRE_SECAGG_STEPS && secagg_device_of(server, peer_index)->took[step];
+}
+
+bool dunlin__secagg_server_wants(const dunlin__secagg_server *server, uint32_t peer_index,
+                                 bool *out_is_folded)
+{
+    const bool is_member = peer_index >= 1 && peer_index <= server->plan.n_cohort;
+    *out_is_folded = is_member && secagg_device_of(server, peer_index)->is_folded;
+    return is_member && server->step == DUNLIN_V1_SECAGG_STEP_MASK && !*out_is_folded &&
+           may_come(server, secagg_device_of(server, peer_index), DUNLIN_V1_SECAGG_STEP_MASK);
 }
 
 static dunlin_status check_member(const dunlin__secagg_server *server, uint32_t peer_index,

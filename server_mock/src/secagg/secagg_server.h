@@ -8,8 +8,8 @@
  * and change nothing, so that this device drops out in time; what makes the sum impossible fails
  * the whole session, wipes what there is, and tells nothing but that.
  *
- * Honest devices and this server learn the sum of the vectors that were folded. No round uses it
- * yet. sdk/SECAGG.md has the protocol. One thread at a time.
+ * Honest devices and this server learn the sum of the vectors that were folded. rounds/secure.h has
+ * it in rounds, sdk/SECAGG.md the protocol. One thread at a time.
  */
 #ifndef DUNLIN_SERVER_SECAGG_SERVER_H
 #define DUNLIN_SERVER_SECAGG_SERVER_H
@@ -48,6 +48,17 @@ uint32_t dunlin__secagg_server_step(const dunlin__secagg_server *server);
 
 /** Whether everybody that can has come: no need to wait. In step mask: has a vector in the sum. */
 bool dunlin__secagg_server_is_complete(const dunlin__secagg_server *server);
+
+/** Nobody waits any more for a device that said it gives up; what it sent before stays. */
+void dunlin__secagg_server_drop(dunlin__secagg_server *server, uint32_t peer_index);
+
+/** Whether a device's request of a step was taken. */
+bool dunlin__secagg_server_took(const dunlin__secagg_server *server, uint32_t peer_index,
+                                uint32_t step);
+
+/** Whether a vector of the device is awaited, or in the sum already (*out_is_folded). */
+bool dunlin__secagg_server_wants(const dunlin__secagg_server *server, uint32_t peer_index,
+                                 bool *out_is_folded);
 
 /**
  * Takes the request of a device in the current step. `device_key` is the key that its requests are
