@@ -45,6 +45,9 @@ static inline uint64_t dunlin__secagg_elements(const dunlin__secagg_plan *plan)
     return plan->n_values + 1;
 }
 
+/** The name of the one tensor of a masked vector's stream: all values, then the weight. */
+#define DUNLIN_SECAGG_TENSOR "masked"
+
 /* ---- what devices sign ---- */
 
 #define DUNLIN_SECAGG_STATEMENT_BYTES 160u

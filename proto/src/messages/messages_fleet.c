@@ -87,6 +87,16 @@ static void check_offer(dunlin__rules *rules, const dunlin__offer *offer)
     if (offer->has_privacy) {
         dunlin__rules_check_privacy(rules, &offer->privacy);
     }
+    if (offer->has_secagg) {
+        dunlin__rule_number(rules, "secagg.n_cohort", offer->secagg.n_cohort, 2,
+                            DUNLIN_WIRE_SECAGG_COHORT);
+        dunlin__rule_number(rules, "secagg.n_neighbours", offer->secagg.n_neighbours, 2,
+                            DUNLIN_WIRE_PEERS);
+        dunlin__rule_number(rules, "secagg.threshold", offer->secagg.threshold, 1,
+                            offer->secagg.n_neighbours);
+        dunlin__rule_number(rules, "secagg.least_devices", offer->secagg.least_devices, 2,
+                            offer->secagg.n_cohort);
+    }
 }
 
 static void check_checkin_response(dunlin__rules *rules, const void *data)
