@@ -64,6 +64,7 @@ void dunlin__http_end(void *cls, struct MHD_Connection *connection, void **con_c
     if (now->reply.fd >= 0) {
         (void)close(now->reply.fd);
     }
+    dunlin__server_reply_end(&now->reply, &http->server->alloc);
     dunlin__free_array(&http->server->alloc, now->body, now->capacity, 1);
     dunlin__free_array(&http->server->alloc, now, 1, sizeof *now);
     *con_cls = NULL;

@@ -135,6 +135,7 @@ static void repeat(dunlin__exchange *now)
         (void)close(now->reply.fd);
         now->reply.fd = -1;
     }
+    dunlin__server_reply_end(&now->reply, &now->server->alloc);
     if (!now->is_upload) {
         dunlin__server_handle(now->server, &now->request, &now->reply);
     } else if (dunlin__server_upload_begin(now->server, &now->request, &now->upload, &now->reply)) {
@@ -165,7 +166,9 @@ bool dunlin__http_fault_after(dunlin__exchange *now)
     if (now->fault.kind == DUNLIN_FAULT_DUPLICATE) {
         repeat(now);
     }
-    if (dunlin__call_describe(now->request.route.call)->is_keyed && now->reply.http_code == 200) {
+    const bool is_whole = now->reply.long_body == NULL; /* a long body is one reply's alone */
+    if (dunlin__call_describe(now->request.route.call)->is_keyed && now->reply.http_code == 200 &&
+        is_whole) {
         exchange_earlier(now, now->fault.kind == DUNLIN_FAULT_REPLAY);
     }
     dunlin__fault_spoil(now->server, &now->fault, &now->request, &now->reply);

@@ -178,7 +178,7 @@ static struct MHD_Response *faulty_response(dunlin__exchange *now,
     body->bytes = dunlin__alloc_array(alloc, body->n_bytes, 1);
     if (body->n_bytes == 0 || body->bytes != NULL) {
         if (body->n_bytes > 0) {
-            memcpy(body->bytes, reply->body, body->n_bytes);
+            memcpy(body->bytes, dunlin__server_reply_body(reply), body->n_bytes);
         }
         response =
             MHD_create_response_from_callback(total, BLOCK_BYTES, read_body, body, free_body);
@@ -191,6 +191,11 @@ static struct MHD_Response *faulty_response(dunlin__exchange *now,
 
 /* ---- sending ---- */
 
+static uint8_t *body_of(dunlin__server_reply *reply)
+{
+    return reply->long_body != NULL ? reply->long_body : reply->body;
+}
+
 static struct MHD_Response *plain_response(dunlin__exchange *now)
 {
     dunlin__server_reply *reply = &now->reply;
@@ -202,8 +207,9 @@ static struct MHD_Response *plain_response(dunlin__exchange *now)
                                               reply->n_fd_bytes);
         reply->fd = response != NULL ? -1 : reply->fd; /* the response closes it */
     } else {
+        /* It copies what it is given, whatever its type says. */
         response =
-            MHD_create_response_from_buffer(reply->n_body, reply->body, MHD_RESPMEM_MUST_COPY);
+            MHD_create_response_from_buffer(reply->n_body, body_of(reply), MHD_RESPMEM_MUST_COPY);
     }
     if (response != NULL && strcmp(now->request.method, "HEAD") != 0) {
         atomic_fetch_add(&now->server->counters.body_bytes_down, n_bytes);

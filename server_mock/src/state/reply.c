@@ -12,6 +12,8 @@ void dunlin__server_reply_clear(dunlin__server_reply *reply)
 {
     reply->http_code = 200;
     reply->n_body = 0;
+    reply->long_body = NULL;
+    reply->n_long = 0;
     reply->fd = -1;
     reply->fd_offset = 0;
     reply->n_fd_bytes = 0;
@@ -23,6 +25,19 @@ void dunlin__server_reply_clear(dunlin__server_reply *reply)
     reply->content_type = NULL;
     reply->location = NULL;
     reply->retry_after_ms = -1;
+}
+
+void dunlin__server_reply_end(dunlin__server_reply *reply, const dunlin_alloc *alloc)
+{
+    if (reply->long_body != NULL) {
+        dunlin__free_array(alloc, reply->long_body, reply->n_long, 1);
+        reply->long_body = NULL;
+    }
+}
+
+const uint8_t *dunlin__server_reply_body(const dunlin__server_reply *reply)
+{
+    return reply->long_body != NULL ? reply->long_body : reply->body;
 }
 
 void dunlin__server_refuse_with(dunlin__server_reply *reply, dunlin__status *status)

@@ -35,6 +35,8 @@ typedef struct dunlin__server_reply {
     uint32_t http_code;
     size_t n_body;
     uint8_t body[DUNLIN_SERVER_ANSWER_BYTES]; /* a protobuf message */
+    uint8_t *long_body;                       /* not NULL: n_body bytes in place of body; */
+    size_t n_long;                            /* the room there is. Ended by reply_end() */
     int fd;                                   /* >= 0: the body is a part of a file instead */
     uint64_t fd_offset;
     uint64_t n_fd_bytes;
@@ -49,8 +51,12 @@ typedef struct dunlin__server_reply {
     int64_t retry_after_ms;   /* as a header; -1: none */
 } dunlin__server_reply;
 
-/* An empty reply. */
+/* An empty reply; not of one that has a long body. */
 void dunlin__server_reply_clear(dunlin__server_reply *reply);
+/* Gives back its long body, if it has one. */
+void dunlin__server_reply_end(dunlin__server_reply *reply, const dunlin_alloc *alloc);
+/* The bytes of the body. */
+const uint8_t *dunlin__server_reply_body(const dunlin__server_reply *reply);
 /* Makes the reply a typed status. */
 void dunlin__server_refuse(dunlin__server_reply *reply, dunlin_v1_status_code_t code,
                            const char *format, ...) DUNLIN_PRINTF(3, 4);
