@@ -283,6 +283,16 @@ typedef struct dunlin_client_options {
     double max_epsilon;
     double max_delta;
     uint32_t min_cohort; /* devices that a round is expected to have, as its server states */
+    /* The app's floor of secure aggregation (sdk/SECAGG.md): offers of training in which the server
+     * sees this device's update by itself are declined, assignments refused with LIMIT. What is
+     * claimed of such a round is for a server that is honest but curious. */
+    bool require_secure_aggregation;
+    /* In a secure aggregation at least so many devices in the cohort, in the sum, and neighbours
+     * that have to work together to see a secret; 0: no more than the protocol asks. Offers below
+     * it are declined, assignments refused with LIMIT, whether it is required or not. */
+    uint32_t secagg_min_cohort;
+    uint32_t secagg_min_devices;
+    uint32_t secagg_min_threshold;
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
@@ -366,6 +376,14 @@ typedef enum dunlin_epsilon_kind {
     DUNLIN_EPSILON_PROVED_HERE = 2       /* of noise that the device adds itself: not yet */
 } dunlin_epsilon_kind;
 
+/** Who can see a single device's update. */
+typedef enum dunlin_aggregation_kind {
+    DUNLIN_AGGREGATION_PLAIN = 0, /* the server */
+    /* Nobody, if the server follows the protocol, whatever it looks at (honest but curious), and
+     * not more devices work with it than the terms allow. It says which devices there are. */
+    DUNLIN_AGGREGATION_HONEST_BUT_CURIOUS = 1
+} dunlin_aggregation_kind;
+
 typedef struct dunlin_round_report {
     size_t struct_size;
     dunlin_outcome outcome;
@@ -401,6 +419,8 @@ typedef struct dunlin_round_report {
     dunlin_epsilon_kind epsilon_kind;
     double epsilon;
     double delta;
+    /* Of the round's update, as its assignment has it. */
+    dunlin_aggregation_kind aggregation;
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_round_report)
 

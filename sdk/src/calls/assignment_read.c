@@ -5,6 +5,7 @@
 #include "calls_fleet.h"
 #include "floor.h"
 
+#include <wire/secagg.h>
 #include <wire/signature.h>
 
 #include <string.h>
@@ -39,11 +40,12 @@ static dunlin_status check_encoding(dunlin_client *client, const dunlin__assignm
     const dunlin_v1_encoding_t encoding = plan->update_encoding;
     const bool is_training = assignment->kind == DUNLIN_V1_KIND_TRAIN;
     const bool is_int8 = is_training && encoding == DUNLIN_V1_ENCODING_INT8_SCALE;
-    const bool is_sent =
-        encoding == DUNLIN_V1_ENCODING_F32 || encoding == DUNLIN_V1_ENCODING_PACKED || is_int8;
+    const bool is_sent = encoding == DUNLIN_V1_ENCODING_F32 ||
+                         encoding == DUNLIN_V1_ENCODING_PACKED || is_int8 ||
+                         (encoding == DUNLIN_V1_ENCODING_MASKED_RING && plan->has_secagg);
     const char *why = NULL;
     if (is_training && (!is_sent || plan->noise_multiplier > 0.0F)) {
-        why = "noise or an encoding other than F32, INT8_SCALE and PACKED";
+        why = "noise or an encoding other than F32, INT8_SCALE, PACKED and MASKED_RING";
     } else if (is_int8 && plan->precision[0] == '\0') {
         why = "an update in INT8_SCALE without a precision of int8";
     } else if ((plan->has_packing || is_int8) && client->options.sends_plain) {
@@ -52,6 +54,30 @@ static dunlin_status check_encoding(dunlin_client *client, const dunlin__assignm
     return why == NULL ? DUNLIN_OK
                        : dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
                                       "the plan asks for %s", why);
+}
+
+/* What a masked update cannot be, and a bit about a single one. */
+static dunlin_status check_secure(dunlin_client *client, const dunlin__assignment *assignment)
+{
+    const dunlin__training_plan *plan = &assignment->plan;
+    const char *why = NULL;
+    if (assignment->kind != DUNLIN_V1_KIND_TRAIN || !plan->has_secagg) {
+        return DUNLIN_OK;
+    }
+    if (plan->algorithm == DUNLIN_V1_ALGORITHM_SCAFFOLD) {
+        why = "control variates, which are a second vector";
+    } else if (plan->update_form != DUNLIN_V1_UPDATE_FORM_DELTA) {
+        why = "whole weights, where differences are clipped";
+    } else if (plan->evaluates || plan->reports_clip) {
+        why = "evaluations or reports_clip, which tell of single devices";
+    } else if (plan->secagg.ring_bits % 8 != 0) {
+        why = "ring_bits other than 16, 24 and 32";
+    }
+    if (why != NULL) {
+        return dunlin__fail(&client->error, DUNLIN_UNSUPPORTED, "client", 0,
+                            "the plan is a secure aggregation with %s", why);
+    }
+    return dunlin__secagg_check(&plan->secagg, &client->error);
 }
 
 dunlin_status dunlin__assignment_check(dunlin_client *client)
@@ -64,14 +90,9 @@ dunlin_status dunlin__assignment_check(dunlin_client *client)
                             "the assignment requires feature %u, which this client does not have",
                             (unsigned)*unknown);
     }
-    if (assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
-        return dunlin__fail(
-            &client->error, DUNLIN_UNSUPPORTED, "client", 0,
-            "assignment %.64s wants secure aggregation, which this client does not support",
-            assignment->assignment_id);
-    }
     DUNLIN_TRY(check_encoding(client, assignment));
     DUNLIN_TRY(check_scaffold(client, assignment));
+    DUNLIN_TRY(check_secure(client, assignment));
     return dunlin__floor_take(client, assignment);
 }
 

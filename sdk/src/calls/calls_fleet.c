@@ -26,8 +26,8 @@ static const uint32_t FEATURES[] = {
     DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
     DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
     DUNLIN_V1_FEATURE_RUN_OVER,           DUNLIN_V1_FEATURE_CLIP_ORDERS,
-    DUNLIN_V1_FEATURE_PRODUCT_PRECISION,  DUNLIN_V1_FEATURE_PRECISION,
-    DUNLIN_V1_FEATURE_ENCODING_PACKED};
+    DUNLIN_V1_FEATURE_SECURE_AGGREGATION, DUNLIN_V1_FEATURE_PRODUCT_PRECISION,
+    DUNLIN_V1_FEATURE_PRECISION,          DUNLIN_V1_FEATURE_ENCODING_PACKED};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 #define N_ENCODED 2 /* the last: an app that sends float32 alone has none of them */
 _Static_assert(sizeof FEATURES <= sizeof((dunlin_v1_capabilities_t *)0)->features, "room for all");
@@ -142,8 +142,7 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
 {
     const dunlin__journal *journal = &client->journal;
     const dunlin__policy *policy = &offer->policy;
-    if (dunlin__find_unknown(offer->required_features, offer->required_features_count) != NULL ||
-        offer->aggregation == DUNLIN_V1_AGGREGATION_SECURE) {
+    if (dunlin__find_unknown(offer->required_features, offer->required_features_count) != NULL) {
         return DUNLIN_V1_DECLINE_REASON_FEATURE;
     }
     if (offer->download_bytes > client->options.max_download_bytes ||
@@ -158,6 +157,12 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
         /* A server that says nothing of noise may be of before, and know no other reason. */
         return offer->has_privacy ? DUNLIN_V1_DECLINE_REASON_PRIVACY
                                   : DUNLIN_V1_DECLINE_REASON_APPLICATION;
+    }
+    if (offer->kind == DUNLIN_V1_KIND_TRAIN &&
+        dunlin__floor_check_secagg(&client->options, offer, &client->error) != DUNLIN_OK) {
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_INFO, "client", "an offer is declined: %s",
+                    client->error.text);
+        return DUNLIN_V1_DECLINE_REASON_APPLICATION;
     }
     dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
         client, offer->task, offer->has_policy ? policy->min_examples : 0);

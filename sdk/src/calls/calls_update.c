@@ -73,6 +73,12 @@ static void add_metric(dunlin__commit_request *request, const char *name, double
     metric->value = value;
 }
 
+/* Nothing of a single device goes up beside its masked update. */
+static bool is_secure_round(const dunlin__round *round)
+{
+    return round->assignment.aggregation == DUNLIN_V1_AGGREGATION_SECURE;
+}
+
 void dunlin__commit_fill(const dunlin_client *client, dunlin__commit_request *out)
 {
     const dunlin__journal *journal = &client->journal;
@@ -92,7 +98,9 @@ void dunlin__commit_fill(const dunlin_client *client, dunlin__commit_request *ou
         out->within_clip = (dunlin_v1_within_clip_t)journal->within_clip;
         memcpy(out->manifest_sha256, round->manifest_sha256, sizeof out->manifest_sha256);
     }
-    if (round->assignment.has_privacy) {
+    const bool is_secure = is_secure_round(round);
+    out->n_examples = is_secure ? 1 : out->n_examples; /* the weight is under the mask */
+    if (round->assignment.has_privacy || is_secure) {
         out->n_steps = 0; /* numbers without noise stay here */
         out->train_ms = 0;
         out->within_clip = DUNLIN_V1_WITHIN_CLIP_UNSPECIFIED;
@@ -135,7 +143,7 @@ dunlin_status dunlin__call_commit(dunlin_client *client, dunlin__event *out_even
     uint8_t *reply = NULL;
     size_t n_bytes = 0;
     size_t n_reply_bytes = 0;
-    if (!client->round->assignment.has_privacy) {
+    if (!client->round->assignment.has_privacy && !is_secure_round(client->round)) {
         dunlin__metrics_fill(client, &request); /* first: a file of them is a whole message */
     }
     dunlin__commit_fill(client, &request);

@@ -62,7 +62,19 @@ dunlin_status dunlin__device_key_sign(dunlin_client *client, const dunlin__signe
     uint8_t message[DUNLIN_REQUEST_MESSAGE_BYTES];
     size_t n_bytes = 0;
     DUNLIN_TRY(dunlin__request_message(request, message, &n_bytes, &client->error));
-    dunlin_status status = store->sign_fn(store->ctx, message, n_bytes, out_signature);
+    return dunlin__device_key_sign_bytes(client, message, n_bytes, out_signature);
+}
+
+dunlin_status dunlin__device_key_sign_bytes(dunlin_client *client, const uint8_t *message,
+                                            size_t n_bytes,
+                                            uint8_t out_signature[DUNLIN_SIGNATURE_BYTES])
+{
+    const dunlin_key_store *store = &client->options.key_store;
+    if (store->sign_fn == NULL) {
+        return dunlin__sign(client->journal.private_key, message, n_bytes, out_signature,
+                            &client->error);
+    }
+    const dunlin_status status = store->sign_fn(store->ctx, message, n_bytes, out_signature);
     return status == DUNLIN_OK ? DUNLIN_OK : key_store_failed(client, "sign", status);
 }
 

@@ -12,6 +12,10 @@ dunlin_status dunlin__device_key_public(dunlin_client *client,
                                         uint8_t out_public_key[DUNLIN_PUBLIC_KEY_BYTES]);
 dunlin_status dunlin__device_key_sign(dunlin_client *client, const dunlin__signed_request *request,
                                       uint8_t out_signature[DUNLIN_SIGNATURE_BYTES]);
+/* The same over any bytes. */
+dunlin_status dunlin__device_key_sign_bytes(dunlin_client *client, const uint8_t *message,
+                                            size_t n_bytes,
+                                            uint8_t out_signature[DUNLIN_SIGNATURE_BYTES]);
 void dunlin__device_key_forget(dunlin_client *client);
 
 #endif

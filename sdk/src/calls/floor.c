@@ -47,6 +47,43 @@ dunlin_status dunlin__floor_check(const dunlin_client_options *options,
     return DUNLIN_OK;
 }
 
+dunlin__secagg_floor dunlin__floor_secagg(const dunlin_client_options *options)
+{
+    return (dunlin__secagg_floor){.least_cohort = options->secagg_min_cohort,
+                                  .least_devices = options->secagg_min_devices,
+                                  .least_threshold = options->secagg_min_threshold};
+}
+
+/* Terms, or none: an update that the server sees by itself. */
+static dunlin_status check_secagg(const dunlin_client_options *options,
+                                  const dunlin__secagg_plan *terms, dunlin_error *error)
+{
+    const dunlin__secagg_floor floor = dunlin__floor_secagg(options);
+    dunlin_error why = {0};
+    if (terms == NULL) {
+        return options->require_secure_aggregation
+                   ? dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                                  "the server would see the update by itself; this app has "
+                                  "require_secure_aggregation")
+                   : DUNLIN_OK;
+    }
+    return dunlin__secagg_floor_check(terms, &floor, &why) == DUNLIN_OK
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_LIMIT, "client", 0, "%s", why.text);
+}
+
+dunlin_status dunlin__floor_check_secagg(const dunlin_client_options *options,
+                                         const dunlin__offer *offer, dunlin_error *error)
+{
+    const dunlin__secagg_plan terms = {.n_cohort = offer->secagg.n_cohort,
+                                       .n_neighbours = offer->secagg.n_neighbours,
+                                       .threshold = offer->secagg.threshold,
+                                       .least_devices = offer->secagg.least_devices,
+                                       .check_consistency = offer->secagg.check_consistency};
+    const bool is_secure = offer->aggregation == DUNLIN_V1_AGGREGATION_SECURE && offer->has_secagg;
+    return check_secagg(options, is_secure ? &terms : NULL, error);
+}
+
 /* An update that is not clipped says more than one that is. */
 static dunlin_status check_clip(dunlin_client *client, const dunlin__training_plan *plan)
 {
@@ -70,6 +107,11 @@ dunlin_status dunlin__floor_take(dunlin_client *client, const dunlin__assignment
     }
     DUNLIN_TRY(check_clip(client, &assignment->plan));
     DUNLIN_TRY(dunlin__floor_check(&client->options, privacy, &client->error));
+    const bool is_secure = assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE;
+    DUNLIN_TRY(check_secagg(&client->options, is_secure ? &assignment->plan.secagg : NULL,
+                            &client->error));
+    report->aggregation =
+        is_secure ? DUNLIN_AGGREGATION_HONEST_BUT_CURIOUS : DUNLIN_AGGREGATION_PLAIN;
     if (privacy != NULL && !privacy->is_repeatable) {
         report->epsilon_kind = DUNLIN_EPSILON_STATED_BY_SERVER;
         report->epsilon = privacy->epsilon;

@@ -38,6 +38,16 @@ typedef struct dunlin__checkpoint_pace {
     int64_t expected_ms; /* of the next: what the last one took */
 } dunlin__checkpoint_pace;
 
+/* Its part in a secure aggregation; see round/secure.h. */
+typedef struct dunlin__secure_part {
+    struct dunlin__secagg_client *session; /* NULL: none */
+    uint32_t step;                         /* of the message... */
+    uint8_t *request;                      /* ...that is to be answered; NULL: none */
+    size_t n_request;
+    bool is_telling;         /* the update is committed, and more is to be told */
+    dunlin__event committed; /* what the commit was answered with */
+} dunlin__secure_part;
+
 /* What one round holds. */
 typedef struct dunlin__round {
     dunlin__assignment assignment;
@@ -82,6 +92,7 @@ typedef struct dunlin__round {
     int64_t suspended_ms;             /* before that */
     bool has_energy, has_lost_energy; /* a call of the learner was counted; one was not */
     double energy_j;
+    dunlin__secure_part secure;
     uint64_t commit_sent_bytes; /* kept out of the journal, whose numbers the commit carries: a
                                    retry with the same key must have the same body */
     uint64_t commit_received_bytes;

@@ -16,6 +16,7 @@
 #include "context/round_examples.h"
 #include "context/runtime.h"
 #include "learn.h"
+#include "secure.h"
 #include "session/session.h"
 #include "store/files.h"
 #include "store/store.h"
@@ -49,6 +50,7 @@ void dunlin__round_free(dunlin_client *client, bool remove_files)
     const dunlin_alloc *alloc = &client->runtime->alloc;
     dunlin__learner_drop(client);
     dunlin__base_close(client);
+    dunlin__secure_drop(client);
     dunlin__free_array(alloc, round->manifest, round->manifest_bytes, 1);
     dunlin__free_array(alloc, round->metrics, DUNLIN_WIRE_METRICS, sizeof *round->metrics);
     if (remove_files && round->folder[0] != '\0') {
@@ -194,11 +196,35 @@ static dunlin__event failed_event(dunlin_status status, const dunlin__fault *fau
                            .retry_after_ms = fault->retry_after_ms};
 }
 
+/* The commit; in a secure aggregation more is to be told after it. */
+static dunlin_status commit_action(dunlin_client *client, dunlin__event *out_event,
+                                   dunlin__fault *out_fault)
+{
+    if (dunlin__secure_is_telling(client)) {
+        const dunlin_status status = dunlin__secure_tell(client, out_event, out_fault);
+        return status != DUNLIN_OK && out_fault->is_closed
+                   ? dunlin__secure_give_up(client, out_event)
+                   : status;
+    }
+    DUNLIN_TRY(dunlin__call_commit(client, out_event, out_fault));
+    if (dunlin__secure_hold(client, out_event)) {
+        *out_event = (dunlin__event){.kind = DUNLIN_EVENT_AWAIT};
+    }
+    return DUNLIN_OK;
+}
+
 static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind kind,
                                    dunlin__event *out_event, dunlin__fault *out_fault)
 {
     int64_t begun_ms = now_ms(client);
     dunlin_status status = DUNLIN_OK;
+    if (kind == DUNLIN_ACTION_PUT && dunlin__round_is_secure(client)) {
+        bool is_done = false;
+        status = dunlin__secure_agree(client, out_event, &is_done, out_fault);
+        if (status != DUNLIN_OK || !is_done) {
+            return status;
+        }
+    }
     if (!client->session.is_evaluation) {
         status = dunlin__update_read_manifest(client);
         *out_fault = dunlin__fault_of(status);
@@ -212,7 +238,7 @@ static dunlin_status submit_action(dunlin_client *client, dunlin__action_kind ki
         status = dunlin__update_send(client, out_fault);
         out_event->kind = DUNLIN_EVENT_UPLOADED;
     } else if (status == DUNLIN_OK) {
-        status = dunlin__call_commit(client, out_event, out_fault);
+        status = commit_action(client, out_event, out_fault);
     }
     client->round->send_ms += dunlin__ms_passed(begun_ms, now_ms(client));
     return status;

@@ -3,8 +3,7 @@
  *
  * Semantics of Google's Federated Compute client: two retry windows, each drawn once; permanent and
  * transient errors with growing delays of their own (retry.h); an abort with a reason.
- * Invariant: from every state every event leads to an action, and every chain of events that does
- * not only pause leads to END.
+ * Invariant: every event leads to an action, and every chain that does not only pause to END.
  */
 #include "session.h"
 
@@ -120,6 +119,11 @@ static dunlin__action pause_for(int64_t wait_ms)
     return (dunlin__action){.kind = DUNLIN_ACTION_PAUSE, .wait_ms = wait_ms};
 }
 
+static dunlin__action pause_within(int64_t wait_ms, int64_t most_ms)
+{
+    return pause_for(wait_ms < 0 ? 0 : wait_ms < most_ms ? wait_ms : most_ms);
+}
+
 /* The action that belongs to a phase: what a kill or a pause goes on with. */
 static dunlin__action action_of(dunlin_phase phase)
 {
@@ -136,8 +140,7 @@ static dunlin__action action_of(dunlin_phase phase)
     return (dunlin__action){.kind = KINDS[phase]};
 }
 
-/* Tells the server that nothing will come, if it waits for something; then ends with `outcome` or
- * `status`. */
+/* Tells a server that waits for something that nothing will come; ends with outcome or status. */
 static dunlin__action give_up(dunlin__session *session, dunlin__journal *journal, int32_t reason,
                               dunlin_outcome outcome, dunlin_status status)
 {
@@ -354,6 +357,9 @@ static dunlin__action on_progress(dunlin__session *session, dunlin__journal *jou
                    : enter(session, journal, DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT);
     case DUNLIN_EVENT_UPLOADED:
         return enter(session, journal, DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT);
+    case DUNLIN_EVENT_AWAIT:
+        session->n_failures = 0;
+        return pause_within(event->retry_after_ms, DUNLIN_QUICK_RETRY_MOST_MS);
     default:
         return action_of(session->phase);
     }
@@ -365,8 +371,7 @@ static bool is_success(dunlin__event_kind kind)
     return kind >= DUNLIN_EVENT_ENROLLED && kind <= DUNLIN_EVENT_COMMITTED;
 }
 
-/* The state an event belongs to; an event out of its place is a defect of the driver and ends the
- * round. */
+/* Whether an event belongs to the phase; else the driver has a defect, and the round ends. */
 static bool is_in_place(const dunlin__session *session, dunlin__event_kind kind)
 {
     switch (kind) {
@@ -391,6 +396,8 @@ static bool is_in_place(const dunlin__session *session, dunlin__event_kind kind)
         return session->phase == DUNLIN_PHASE_COMMIT;
     case DUNLIN_EVENT_ABORTED:
         return session->phase == DUNLIN_PHASE_ABORT;
+    case DUNLIN_EVENT_AWAIT:
+        return session->phase == DUNLIN_PHASE_PUT || session->phase == DUNLIN_PHASE_COMMIT;
     case DUNLIN_EVENT_START:
     case DUNLIN_EVENT_RESUME:
     case DUNLIN_EVENT_FAILED:
@@ -417,8 +424,7 @@ static dunlin__action on_enrolled(dunlin__session *session, dunlin__journal *jou
     return enter(session, journal, DUNLIN_PHASE_CHECKIN, DUNLIN_ACTION_CHECKIN);
 }
 
-/* The device ends the round: the server gets the reason, and is asked again after the task's wait.
- */
+/* The device ends the round: the server gets the reason, and is asked again after its wait. */
 static dunlin__action withdraw(dunlin__session *session, dunlin__journal *journal,
                                const dunlin__event *event, int32_t reason, dunlin_outcome outcome)
 {
@@ -476,9 +482,7 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
     case DUNLIN_EVENT_BUSY:
         return pause_for(BUSY_MS);
     case DUNLIN_EVENT_UNFIT:
-        return pause_for(event->retry_after_ms < 0              ? 0
-                         : event->retry_after_ms < SUSPENDED_MS ? event->retry_after_ms
-                                                                : SUSPENDED_MS);
+        return pause_within(event->retry_after_ms, SUSPENDED_MS);
     case DUNLIN_EVENT_STOP:
         return on_stop(session, journal);
     case DUNLIN_EVENT_INELIGIBLE:
@@ -487,13 +491,7 @@ dunlin__action dunlin__session_step(dunlin__session *session, dunlin__journal *j
     case DUNLIN_EVENT_WITHDRAWN:
         return withdraw(session, journal, event, DUNLIN_V1_ABORT_REASON_STOPPED,
                         DUNLIN_OUTCOME_WITHDRAWN);
-    case DUNLIN_EVENT_START:
-    case DUNLIN_EVENT_RESUME:
-    case DUNLIN_EVENT_FETCHED:
-    case DUNLIN_EVENT_LEARNED:
-    case DUNLIN_EVENT_PUT:
-    case DUNLIN_EVENT_UPLOADED:
-    default:
+    default: /* a phase has done what it had to, or goes on */
         return on_progress(session, journal, event);
     }
 }

@@ -57,6 +57,7 @@ typedef enum dunlin__event_kind {
     DUNLIN_EVENT_FAILED, /* the current action: status, is_permanent, is_closed, retry_after_ms */
     DUNLIN_EVENT_BUSY,   /* the learner is busy now */
     DUNLIN_EVENT_STOP,   /* the application wants to stop */
+    DUNLIN_EVENT_AWAIT,  /* others are awaited: retry_after_ms until they are asked for again */
     DUNLIN_EVENT_UNFIT,  /* the device's conditions do not hold just now: retry_after_ms until
                             INELIGIBLE */
     DUNLIN_EVENT_INELIGIBLE, /* nor have they for all of the grace period */

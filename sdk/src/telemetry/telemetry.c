@@ -137,7 +137,10 @@ void dunlin__telemetry_note(dunlin_client *client, const dunlin_round_report *re
 {
     dunlin_error error = {0};
     telemetry_job job = {.client = client, .error = &error};
-    if (!client->options.sends_telemetry || client->round == NULL ||
+    /* How long a device trained tells how much it has, which a secure aggregation hides. */
+    const bool is_hidden = client->round != NULL && client->round->has_assignment &&
+                           client->round->assignment.aggregation == DUNLIN_V1_AGGREGATION_SECURE;
+    if (!client->options.sends_telemetry || client->round == NULL || is_hidden ||
         report->outcome == DUNLIN_OUTCOME_TOO_EARLY) {
         return;
     }

@@ -9,6 +9,7 @@
 #include "update_clip.h"
 #include "update_int8.h"
 #include "update_left.h"
+#include "update_masked.h"
 #include "update_pack.h"
 #include "update_values.h"
 #include "weights/kept.h"
@@ -146,6 +147,12 @@ static dunlin_status write_update(update_job *job)
     DUNLIN_TRY(check_update(job));
     DUNLIN_TRY(dunlin__clip_settle(&job->clip, &job->values));
     dunlin__clip_note(&job->clip, client);
+    if (client->round->assignment.plan.update_encoding == DUNLIN_V1_ENCODING_MASKED_RING) {
+        const dunlin__update_whole whole = {
+            .values = &job->values, .clip = &job->clip, .base_index = job->base_index};
+        DUNLIN_TRY(dunlin__local_write(client, &job->values.fresh, job->values.fresh_index, NULL));
+        return dunlin__update_whole_write(&whole);
+    }
     dunlin_status status = dunlin__stream_file_begin(&file, client, client->round->folder, "update",
                                                      DUNLIN_MANIFEST_UPDATE);
     if (status == DUNLIN_OK) {

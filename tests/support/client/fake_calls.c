@@ -70,6 +70,11 @@ static void state_end(fake_server *server, const dunlin__checkin_request *reques
     }
 }
 
+static dunlin_v1_aggregation_t aggregation_of(const fake_server *server)
+{
+    return server->is_secure ? DUNLIN_V1_AGGREGATION_SECURE : DUNLIN_V1_AGGREGATION_PLAIN;
+}
+
 void fake_on_checkin(fake_server *server, fake_exchange *x)
 {
     dunlin__checkin_request request;
@@ -94,9 +99,15 @@ void fake_on_checkin(fake_server *server, fake_exchange *x)
             .deadline_ms = server->deadline_ms,
             .download_bytes = sizeof server->values,
             .upload_bytes = server->upload_bytes > 0 ? server->upload_bytes : sizeof server->values,
-            .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
+            .aggregation = aggregation_of(server),
             .has_privacy = server->has_privacy,
-            .privacy = server->privacy};
+            .privacy = server->privacy,
+            .has_secagg = server->is_secure,
+            .secagg = {.n_cohort = server->plan.secagg.n_cohort,
+                       .n_neighbours = server->plan.secagg.n_neighbours,
+                       .threshold = server->plan.secagg.threshold,
+                       .least_devices = server->plan.secagg.least_devices,
+                       .check_consistency = server->plan.secagg.check_consistency}};
         if (server->required_feature != 0) {
             offer->required_features[offer->required_features_count++] = server->required_feature;
         }
@@ -128,7 +139,7 @@ static void fill_assignment(const fake_server *server, dunlin__assignment *out)
                                 .has_plan = true,
                                 .plan = server->plan,
                                 .base_manifest_bytes = (uint32_t)server->manifest_bytes,
-                                .aggregation = DUNLIN_V1_AGGREGATION_PLAIN,
+                                .aggregation = aggregation_of(server),
                                 .has_privacy = server->has_privacy,
                                 .privacy = server->privacy,
                                 .key_id = "test-key"};

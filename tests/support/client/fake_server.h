@@ -51,6 +51,8 @@ typedef struct fake_server {
     dunlin__training_plan plan;
     bool has_privacy; /* what is said of noise, in the offer... */
     dunlin_v1_privacy_t privacy;
+    bool is_secure; /* the offer and the assignment are of a secure aggregation, by the plan's terms
+                     */
     dunlin_v1_decline_reason_t decline_reason; /* of the last offer that was declined */
     uint64_t upload_bytes;                     /* of the offer; 0: of the whole update in float32 */
     uint32_t required_feature;                 /* of the offer and the assignment; 0: none */

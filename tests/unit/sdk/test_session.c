@@ -349,6 +349,38 @@ Test(session, windows_are_drawn_uniformly)
     cr_expect_leq((uint64_t)dunlin__window_draw(&window, UINT64_MAX), DUNLIN_WIRE_MAX_WAIT_MS);
 }
 
+/* In a secure aggregation others are waited for, before the update is put and after its commit. */
+Test(session, others_are_awaited_as_long_as_they_say)
+{
+    static const struct {
+        dunlin_phase phase;
+        dunlin__action_kind kind;
+    } places[] = {{DUNLIN_PHASE_PUT, DUNLIN_ACTION_PUT},
+                  {DUNLIN_PHASE_COMMIT, DUNLIN_ACTION_COMMIT}};
+    static const int64_t waits[][2] = {{-1, 0}, {0, 0}, {700, 700}, {3600000, 60000}};
+    dunlin__session session;
+    dunlin__journal journal;
+    for (size_t p = 0; p < 2; p++) {
+        (void)bring_to(&session, &journal, places[p].phase);
+        session.n_failures = 3;
+        for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+            dunlin__event event = event_of(DUNLIN_EVENT_AWAIT, 2000);
+            event.retry_after_ms = waits[i][0];
+            dunlin__action action = dunlin__session_step(&session, &journal, &event);
+            cr_expect_eq(action.kind, DUNLIN_ACTION_PAUSE);
+            cr_expect_eq(action.wait_ms, waits[i][1], "%lld", (long long)action.wait_ms);
+            cr_expect_eq(session.n_failures, 0, "the server was reached");
+            event = event_of(DUNLIN_EVENT_RESUME, 2000);
+            action = dunlin__session_step(&session, &journal, &event);
+            cr_expect_eq(action.kind, places[p].kind);
+            cr_expect_eq(journal.phase, places[p].phase);
+        }
+    }
+    (void)bring_to(&session, &journal, DUNLIN_PHASE_FETCH);
+    dunlin__event event = event_of(DUNLIN_EVENT_AWAIT, 2000);
+    cr_expect_eq(dunlin__session_step(&session, &journal, &event).status, DUNLIN_INTERNAL);
+}
+
 /* --- random chains --- */
 
 static dunlin__event draw_event(uint64_t *state, int64_t *now_ms)
