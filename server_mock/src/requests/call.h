@@ -23,6 +23,7 @@ typedef struct dunlin__call_state {
     uint64_t round;              /* the assignment's */
     bool has_packing;            /* that the update comes in */
     dunlin__packing packing;
+    bool is_whole;    /* all chunks of a masked vector are there */
     double clip_norm; /* that the update is held against; 0: none */
     bool is_refused;  /* the update itself is bad; the text says why */
     char refusal[160];

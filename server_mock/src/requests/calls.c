@@ -13,7 +13,9 @@
 #include "contribution.h"
 #include "enrol.h"
 #include "objects.h"
+#include "rounds/secure.h"
 #include "rounds/state.h"
+#include "secagg_step.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -173,7 +175,7 @@ static void apply(dunlin__call_state *call)
     case DUNLIN_N_CALLS:
     default:
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNIMPLEMENTED,
-                              "%s: secure aggregation is not implemented",
+                              "%s is not handled as a call with a stored answer",
                               dunlin__call_describe(call->request->route.call)->name);
         break;
     }
@@ -226,6 +228,7 @@ static void apply_and_store(dunlin__call_state *call, dunlin__answer_row *identi
     }
     if (call->is_forgotten) {
         dunlin__part part = dunlin__device_part(server, call->device);
+        dunlin__secure_leave(server, call->device);
         dunlin__devices_remove(server, call->device);
         if (part == DUNLIN_PART_OFFERED || part == DUNLIN_PART_ASSIGNED) {
             dunlin__device_set_part(server, call->device, DUNLIN_PART_DROPPED);
@@ -425,6 +428,10 @@ void dunlin__server_handle(dunlin__server *server, const dunlin__server_request 
         return;
     }
     if (info->is_signed && !dunlin__server_authenticate(server, request, reply)) {
+        return;
+    }
+    if (request->route.call == DUNLIN_CALL_SECAGG) {
+        dunlin__serve_secagg(server, request, reply);
         return;
     }
     dunlin__call_state call = {.server = server, .request = request, .reply = reply};

@@ -15,6 +15,7 @@
 #include "rounds/packed.h"
 #include "rounds/plan.h"
 #include "rounds/private.h"
+#include "rounds/secure.h"
 #include "run_over.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -78,6 +79,11 @@ static uint64_t left_ms(int64_t deadline_ms, int64_t now_ms)
 /* The most that the device's update has. */
 static uint64_t most_up(const dunlin__server *server, bool packs)
 {
+    if (server->task.secagg.is_on) {
+        return dunlin__ring_bytes(server->layout.n_shared_values + 1,
+                                  server->task.secagg.ring_bits) +
+               (uint64_t)DUNLIN_WIRE_SECAGG_STEPS * DUNLIN_WIRE_BODY_BYTES;
+    }
     uint64_t n_bytes = dunlin__layout_update_bytes(&server->layout);
     dunlin_error ignored = {0};
     if (server->task.is_packed && packs &&
@@ -86,6 +92,13 @@ static uint64_t most_up(const dunlin__server *server, bool packs)
         return 0; /* too many elements, which the device will refuse by name */
     }
     return n_bytes;
+}
+
+static dunlin_v1_aggregation_t aggregation_of(const dunlin__server *server)
+{
+    return server->task.secagg.is_on     ? DUNLIN_V1_AGGREGATION_SECURE
+           : server->task.buffered.is_on ? DUNLIN_V1_AGGREGATION_BUFFERED
+                                         : DUNLIN_V1_AGGREGATION_PLAIN;
 }
 
 static void fill_offer(const dunlin__call_state *call, const dunlin__session_row *session,
@@ -109,8 +122,11 @@ static void fill_offer(const dunlin__call_state *call, const dunlin__session_row
     offer->upload_bytes = is_evaluation ? 0
                                         : most_up(server, session->packs) + model->n_control_bytes +
                                               model->n_manifest_bytes;
-    offer->aggregation =
-        server->task.buffered.is_on ? DUNLIN_V1_AGGREGATION_BUFFERED : DUNLIN_V1_AGGREGATION_PLAIN;
+    offer->aggregation = aggregation_of(server);
+    offer->has_secagg = server->task.secagg.is_on;
+    if (offer->has_secagg) {
+        dunlin__secure_terms(server, &offer->secagg);
+    }
     uint32_t features[DUNLIN_SERVER_FEATURES];
     size_t n_features = dunlin__server_features(&server->task, session->packs, features);
     for (size_t i = 0; i < n_features; i++) {
@@ -203,8 +219,7 @@ static void fill_assignment(const dunlin__call_state *call, const dunlin__assign
     if (unpacks) {
         dunlin__packed_fill(&server->models[0], assignment);
     }
-    assignment->aggregation =
-        server->task.buffered.is_on ? DUNLIN_V1_AGGREGATION_BUFFERED : DUNLIN_V1_AGGREGATION_PLAIN;
+    assignment->aggregation = aggregation_of(server);
     uint32_t features[DUNLIN_SERVER_FEATURES];
     size_t n_features = dunlin__server_features(&server->task, row->packs, features);
     for (size_t i = 0; i < n_features; i++) {
@@ -238,6 +253,10 @@ static dunlin_status assign(dunlin__call_state *call, const dunlin__session_row 
     DUNLIN_TRY(dunlin__server_db_end_session(server->db, session->id, DUNLIN_WORK_DONE, error));
     DUNLIN_TRY(dunlin__private_take_part(server, call->device, error));
     dunlin__assignment assignment = {0};
+    if (server->task.secagg.is_on) {
+        assignment.plan.has_secagg = true;
+        DUNLIN_TRY(dunlin__secure_join(server, call->device, &assignment.plan.secagg, error));
+    }
     fill_assignment(call, &row, session->unpacks, &assignment);
     answer->has_assignment = true;
     DUNLIN_TRY(dunlin__assignment_seal(&assignment, server->certs.signing_key, &answer->assignment,
@@ -281,7 +300,8 @@ static bool find_session(dunlin__call_state *call, dunlin__session_row *out_sess
     }
     if (out_session->round != server->round.round || server->round.state != DUNLIN_ROUND_OPEN ||
         dunlin__device_part(server, call->device) != DUNLIN_PART_OFFERED ||
-        (server->round.deadline_ms != 0 && call->now_ms >= server->round.deadline_ms)) {
+        (server->round.deadline_ms != 0 && call->now_ms >= server->round.deadline_ms) ||
+        (server->task.secagg.is_on && !dunlin__secure_has_room(server, call->device))) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_STALE_ROUND,
                               "round %" PRIu64 " is over; check in again", out_session->round);
         return false;

@@ -9,12 +9,15 @@
 #include "base/files.h"
 #include "call.h"
 #include "model/spool.h"
+#include "model/spool_ring.h"
 #include "rounds/ahead.h"
 #include "rounds/buffered.h"
 #include "rounds/clip.h"
 #include "rounds/cohort.h"
 #include "rounds/profile.h"
+#include "rounds/secure.h"
 #include "rounds/tally.h"
+#include "secagg_step.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/db_metrics.h"
@@ -131,6 +134,23 @@ static dunlin_status keep_manifest(dunlin__call_state *call,
     return find_missing(call, folder.text, answer, error);
 }
 
+/* Whether the manifest is of what the plan asks for. */
+static dunlin_status check_manifest(const dunlin__call_state *call, uint32_t *out_n_chunks,
+                                    dunlin_error *error)
+{
+    const dunlin__server *server = call->server;
+    const dunlin__server_request *request = call->request;
+    if (server->task.secagg.is_on) {
+        const dunlin__secagg_plan plan =
+            dunlin__server_task_secagg(&server->task, server->layout.n_shared_values);
+        return dunlin__ring_check_manifest(request->body, request->n_body, &plan, out_n_chunks,
+                                           error);
+    }
+    return dunlin__update_check_manifest(request->body, request->n_body, &server->layout,
+                                         call->has_packing ? &call->packing : NULL, out_n_chunks,
+                                         error);
+}
+
 void dunlin__serve_put(dunlin__call_state *call)
 {
     dunlin__server *server = call->server;
@@ -148,9 +168,7 @@ void dunlin__serve_put(dunlin__call_state *call)
         return;
     }
     agree_on_packing(call, &assignment);
-    dunlin_status status = dunlin__update_check_manifest(
-        call->request->body, call->request->n_body, &server->layout,
-        call->has_packing ? &call->packing : NULL, &answer.n_chunks, &error);
+    dunlin_status status = check_manifest(call, &answer.n_chunks, &error);
     if (status == DUNLIN_OK) {
         status = dunlin__sha256_of(call->request->body, call->request->n_body,
                                    answer.manifest_sha256, &error);
@@ -245,7 +263,8 @@ bool dunlin__serve_commit_prepare(dunlin__call_state *call)
                               "CommitRequest.manifest_sha256 is not of the manifest that was put");
         return false;
     }
-    return dunlin__update_judge(call, assignment.id);
+    return server->task.secagg.is_on ? dunlin__secagg_vector_is_whole(call, assignment.id)
+                                     : dunlin__update_judge(call, assignment.id);
 }
 
 /* What the round says to the assignment. NULL text: accepted. */
@@ -284,6 +303,10 @@ static dunlin_v1_commit_outcome_t decide(const dunlin__call_state *call,
         *out_text = "the deadline has passed";
         return DUNLIN_V1_COMMIT_OUTCOME_LATE;
     }
+    if (server->task.secagg.is_on) {
+        return dunlin__secagg_takes_vector(call, out_text) ? DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED
+                                                           : DUNLIN_V1_COMMIT_OUTCOME_LATE;
+    }
     if (dunlin__server_count_parts(server, call->now_ms).n_accepted >=
         dunlin__server_goal(server)) {
         *out_text = "the round has enough without it";
@@ -318,7 +341,8 @@ static dunlin_status count_contribution(dunlin__call_state *call,
 {
     dunlin__server *server = call->server;
     const dunlin__commit_request *commit = &call->commit;
-    const bool is_private = server->task.dp.is_on;
+    /* Numbers of single devices stay with them. */
+    const bool is_private = server->task.dp.is_on || server->task.secagg.is_on;
     /* buffered: a later round than the assignment's */
     dunlin__contribution_row row = dunlin__server_tally_contribution(
         server, server->round.round, call->device->row.client_index, commit);
@@ -331,7 +355,9 @@ static dunlin_status count_contribution(dunlin__call_state *call,
                                                     commit->app_metrics[i].name,
                                                     commit->app_metrics[i].value, error));
     }
-    if (commit->kind == DUNLIN_V1_KIND_TRAIN) {
+    if (server->task.secagg.is_on) {
+        DUNLIN_TRY(dunlin__secagg_take_vector(call, assignment->id, error));
+    } else if (commit->kind == DUNLIN_V1_KIND_TRAIN) {
         DUNLIN_TRY(keep_update(call, assignment->id, error));
     }
     DUNLIN_TRY(
@@ -374,7 +400,8 @@ void dunlin__serve_commit(dunlin__call_state *call)
     answer.outcome = decide(call, &assignment, &text);
     bool is_new =
         answer.outcome == DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED && assignment.state == DUNLIN_WORK_OPEN;
-    if (is_new && call->commit.kind == DUNLIN_V1_KIND_TRAIN && call->spooled.text[0] == 0) {
+    if (is_new && call->commit.kind == DUNLIN_V1_KIND_TRAIN && call->spooled.text[0] == 0 &&
+        !call->is_whole) {
         dunlin__server_refuse(call->reply, DUNLIN_V1_STATUS_CODE_UNAVAILABLE,
                               "round %" PRId64 " has just been opened; commit again",
                               (int64_t)assignment.round);
@@ -436,6 +463,9 @@ void dunlin__serve_abort(dunlin__call_state *call)
         return;
     }
     dunlin__abort_response answer = {.has_window = true};
+    if (assignment.round == call->server->round.round) { /* also behind its commit */
+        dunlin__secure_leave(call->server, call->device);
+    }
     dunlin_status status = end_assignment(call, &assignment, is_failure(request.reason), &error);
     answer.window = dunlin__server_window(dunlin__server_wait_ms(call->server, call->device));
     if (status == DUNLIN_OK) {

@@ -11,6 +11,7 @@
 #include "best.h"
 #include "buffered.h"
 #include "clip.h"
+#include "close_tell.h"
 #include "cohort.h"
 #include "evaluation.h"
 #include "guard.h"
@@ -22,6 +23,7 @@
 #include "model/models.h"
 #include "model/update_norm.h"
 #include "private.h"
+#include "secure.h"
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -88,7 +90,7 @@ static dunlin_status gather(void *ctx, const dunlin__contribution_row *row)
     *input = (dunlin__aggregate_input){.scale = 1, .client_index = row->client_index, .norm = -1};
     DUNLIN_TRY(dunlin__server_spool_path(all->server, row->assignment, &input->path, all->error));
     DUNLIN_TRY(dunlin__buffered_scale(all->server, row, &input->scale, all->error));
-    if (!all->row.is_evaluation &&
+    if (!all->row.is_evaluation && !all->server->task.secagg.is_on &&
         dunlin__server_file_size(input->path.text) != (int64_t)update_bytes(layout)) {
         all->n_lost++;
         return DUNLIN_OK;
@@ -122,6 +124,32 @@ static dunlin_status make_private_base(const closing *all, uint64_t number,
     }
     dunlin__noise_wipe(&noise);
     return status;
+}
+
+/* The same from the one vector that a secure aggregation gives: the mean of all. Not locked. */
+static dunlin_status make_secure_base(closing *all, uint64_t number, dunlin__published *out_model)
+{
+    dunlin__server *server = all->server;
+    dunlin__secure_result result;
+    dunlin__aggregate_input mean = {.weight = 1, .scale = 1, .norm = -1};
+    DUNLIN_TRY(dunlin__server_path_make(&mean.path, all->error, "%s/spool/secagg.mean",
+                                        server->folder.text));
+    dunlin_status status = dunlin__secure_sum(server, mean.path.text, &result, all->error);
+    if (status == DUNLIN_OK) {
+        const dunlin__base_work work = {.from = all->from_file, .inputs = &mean, .n_inputs = 1};
+        all->row.weight_sum = (double)result.weights;
+        status = dunlin__base_make(server, &work, number, out_model, all->error);
+    }
+    (void)unlink(mean.path.text);
+    return status;
+}
+
+/* Whether a status of an aggregation is the updates' own: another try would end alike. */
+static bool is_of_updates(const closing *all, dunlin_status status)
+{
+    const bool has_no_sum =
+        all->server->task.secagg.is_on && (status == DUNLIN_REJECTED || status == DUNLIN_DATA);
+    return status == DUNLIN_NUMERIC || status == DUNLIN_OVERFLOW || has_no_sum;
 }
 
 /* Takes the updates' norms, and scales down those that are above the round's bound. Not locked. */
@@ -170,11 +198,12 @@ static bool is_aggregated(closing *all)
     if (row->is_taken_back) {
         return false;
     }
-    if (!all->server->task.dp.is_on && all->n < all->server->task.min_reports) {
+    const dunlin__server_task *task = &all->server->task;
+    if (!task->dp.is_on && !task->secagg.is_on && all->n < task->min_reports) {
         row->is_failed = true;
         (void)snprintf(row->why, sizeof row->why,
                        "%zu contributions counted, min_reports is %" PRIu32, all->n,
-                       all->server->task.min_reports);
+                       task->min_reports);
     }
     return !row->is_failed && !row->is_evaluation;
 }
@@ -186,6 +215,7 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
 {
     uint64_t number = all->row.round + 1;
     const bool is_private = all->server->task.dp.is_on;
+    const bool is_secure = all->server->task.secagg.is_on;
     *out_is_aggregated = is_aggregated(all);
     if (is_private) { /* also a round without a model counts */
         DUNLIN_TRY(dunlin__private_account(all->server, &all->row, all->error));
@@ -194,15 +224,18 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
         DUNLIN_TRY(guard(all));
     }
     if (*out_is_aggregated) {
-        dunlin_status status = is_private ? make_private_base(all, number, out_model)
-                                          : make_base(all, all->n, NULL, number, out_model);
-        if (status != DUNLIN_NUMERIC && status != DUNLIN_OVERFLOW) {
+        dunlin_status status = is_private  ? make_private_base(all, number, out_model)
+                               : is_secure ? make_secure_base(all, number, out_model)
+                                           : make_base(all, all->n, NULL, number, out_model);
+        if (!is_of_updates(all, status)) {
             return status;
         }
         *out_is_aggregated = false;
         all->row.is_failed = true;
-        (void)snprintf(all->row.why, sizeof all->row.why, "the updates %s: %.120s",
-                       status == DUNLIN_OVERFLOW ? "cannot be summed" : "have no finite average",
+        const char *what = status == DUNLIN_NUMERIC    ? "have no finite average"
+                           : status == DUNLIN_OVERFLOW ? "cannot be summed"
+                                                       : "have no sum";
+        (void)snprintf(all->row.why, sizeof all->row.why, "the updates %s: %.160s", what,
                        all->error->text);
         dunlin__error_clear(all->error);
     }
@@ -346,6 +379,7 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     server->closed[server->n_closed] = all->row;
     server->n_closed++;
     dunlin__private_forget(server);
+    dunlin__secure_end(server);
     push_model(server, model);
     memset(model, 0, sizeof *model);
     dunlin__kept_sweep(server);
@@ -357,40 +391,6 @@ static dunlin_status move_on(closing *all, dunlin__published *model)
     dunlin_status status = dunlin__server_choose_cohort(server, all->error);
     server->is_stale = server->is_stale || status != DUNLIN_OK;
     return status;
-}
-
-static void tell_private(const dunlin__server *server, const dunlin__round_row *row,
-                         const char *end)
-{
-    dunlin__log(&server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
-                "round %" PRIu64 " %s: epsilon %.6g at delta %g so far%s, %.1f s%s%s", row->round,
-                end, row->epsilon, server->task.dp.question.delta,
-                dunlin__private_is_secret(server) ? "" : " (not private)",
-                (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "",
-                row->why);
-}
-
-static void tell_round(const dunlin__server *server, const dunlin__round_row *row)
-{
-    char loss[64] = "";
-    const char *kind = row->is_evaluation ? "evaluation" : "train";
-    const char *end = row->is_failed ? "failed" : "closed";
-    if (row->is_taken_back) {
-        end = "is taken back";
-    }
-    if (row->is_private) {
-        tell_private(server, row, end);
-        return;
-    }
-    if (row->metrics.is_there[DUNLIN_METRIC_LOSS]) {
-        (void)snprintf(loss, sizeof loss, ", %s loss %.4f", kind,
-                       row->metrics.values[DUNLIN_METRIC_LOSS]);
-    }
-    dunlin__log(&server->log, row->why[0] != 0 ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "rounds",
-                "round %" PRIu64 " %s: %" PRIu64 " participants, %" PRIu64 " dropped%s, %.1f s%s%s",
-                row->round, end, row->n_participants, row->n_dropped, loss,
-                (double)(row->closed_ms - row->opened_ms) / 1000, row->why[0] != 0 ? "; " : "",
-                row->why);
 }
 
 /* Which base the next one is made from, and by which norms updates are judged. Locked. */
@@ -450,7 +450,7 @@ dunlin_status dunlin__server_close_round(dunlin__server *server, dunlin_error *e
         status = move_on(&all, &model);
     }
     if (status == DUNLIN_OK) {
-        tell_round(server, &server->closed[server->n_closed - 1]);
+        dunlin__round_tell(server, &server->closed[server->n_closed - 1]);
         for (size_t i = 0; i < all.n; i++) {
             (void)unlink(all.inputs[i].path.text);
         }

@@ -11,6 +11,7 @@
 #include "lineage.h"
 #include "private.h"
 #include "profile.h"
+#include "secure.h"
 #include "state/context.h"
 #include "state/db.h"
 #include "state/devices.h"
@@ -186,7 +187,9 @@ dunlin_v1_rejection_t dunlin__server_judge(dunlin__server *server,
         return DUNLIN_V1_REJECTION_NO_WORK;
     }
     dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
-    if (counts.n_accepted >= dunlin__server_goal(server)) {
+    const bool is_secure = server->task.secagg.is_on;
+    if (is_secure ? !dunlin__secure_has_room(server, device)
+                  : counts.n_accepted >= dunlin__server_goal(server)) {
         return DUNLIN_V1_REJECTION_ENOUGH_DEVICES;
     }
     if (!dunlin__private_may_take_part(server, &device->row)) {

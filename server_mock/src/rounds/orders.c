@@ -49,6 +49,7 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
         {dunlin__server_orders_are_whole(orders), DUNLIN_V1_FEATURE_PRECISION},
         {orders->precision[0] != '\0' && !dunlin__server_orders_are_whole(orders),
          DUNLIN_V1_FEATURE_PRODUCT_PRECISION},
+        {task->secagg.is_on, DUNLIN_V1_FEATURE_SECURE_AGGREGATION},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

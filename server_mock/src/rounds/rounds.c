@@ -15,6 +15,7 @@
 #include "lineage.h"
 #include "model/evaluate.h"
 #include "private.h"
+#include "secure.h"
 #include "state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -37,6 +38,9 @@ static dunlin__close_reason find_reason(const dunlin__server *server, int64_t no
     dunlin__part_counts counts = dunlin__server_count_parts(server, now_ms);
     if (dunlin__lineage_is_bad(server, round->base)) {
         return DUNLIN_CLOSE_TAKEN_BACK;
+    }
+    if (server->task.secagg.is_on) {
+        return dunlin__secure_reason(server, now_ms);
     }
     const uint32_t goal = dunlin__server_goal(server);
     if (goal > 0 && counts.n_accepted >= goal) {
@@ -140,6 +144,7 @@ static dunlin_status close_if_due(dunlin__server *server, dunlin_error *error)
 {
     dunlin__buffered_sweep(server, dunlin__server_now(server));
     if (server->is_started && server->round.state == DUNLIN_ROUND_OPEN) {
+        dunlin__secure_advance(server, dunlin__server_now(server));
         dunlin__close_reason reason = find_reason(server, dunlin__server_now(server));
         if (reason == DUNLIN_CLOSE_NONE) {
             return DUNLIN_OK;

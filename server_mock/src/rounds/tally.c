@@ -28,7 +28,7 @@ dunlin__contribution_row dunlin__server_tally_contribution(const dunlin__server 
                                                            uint64_t round, int64_t client_index,
                                                            const dunlin__commit_request *commit)
 {
-    const bool is_private = server->task.dp.is_on;
+    const bool is_private = server->task.dp.is_on || server->task.secagg.is_on;
     uint64_t weight = is_private ? 1 : commit->n_examples; /* there a device counts once */
     if (weight > server->task.weight_cap) {
         weight = server->task.weight_cap;

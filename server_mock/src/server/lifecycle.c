@@ -11,6 +11,7 @@
 #include "rounds/ahead.h"
 #include "rounds/kept.h"
 #include "rounds/rounds.h"
+#include "rounds/secure.h"
 #include "rounds/state.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -180,6 +181,7 @@ void dunlin__server_close(dunlin__server *server)
                        sizeof *server->closed);
     dunlin__free_array(&server->alloc, server->in_cohort, server->task.n_clients, sizeof(bool));
     dunlin__ahead_free(server);
+    dunlin__secure_free(server);
     if (server->task.tensors == NULL) {
         dunlin__free_array(&server->alloc, server->layout.tensors, server->layout.n_tensors,
                            sizeof *server->layout.tensors);

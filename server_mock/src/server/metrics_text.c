@@ -125,7 +125,7 @@ static void add_figures(dunlin__exposition *out, const totals *all)
 /* Rounds by what ended them: that never changes, so it can only grow. */
 static void add_endings(dunlin__exposition *out, const dunlin__server *server)
 {
-    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back"};
+    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back", "failed"};
     uint64_t counts[sizeof names / sizeof names[0]] = {0};
     for (size_t i = 0; i < server->n_closed; i++) {
         unsigned reason = (unsigned)server->closed[i].reason;

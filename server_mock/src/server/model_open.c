@@ -14,6 +14,7 @@
 #include "task/together.h"
 
 #include <mem/support.h>
+#include <wire/secagg.h>
 
 /* What ends a run early, and the best model, must have something to judge models by; rollback is in
  * the table of what goes with what. */
@@ -69,6 +70,27 @@ static dunlin_status check_private(const dunlin__server *server, dunlin_error *e
     return DUNLIN_OK;
 }
 
+/* Likewise of a secure aggregation; what it is worth stands in the log. */
+static dunlin_status check_secure(const dunlin__server *server, dunlin_error *error)
+{
+    const dunlin__server_secagg *secagg = &server->task.secagg;
+    for (uint32_t i = 0; i < server->layout.n_tensors; i++) {
+        if (server->layout.tensors[i].rule == DUNLIN_V1_RULE_STATISTIC) {
+            DUNLIN_TRY(dunlin__together_check(DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_SECAGG) |
+                                                  DUNLIN_TRAIT_BIT(DUNLIN_TRAIT_STATISTICS),
+                                              "the task", error));
+        }
+    }
+    const dunlin__secagg_plan plan =
+        dunlin__server_task_secagg(&server->task, server->layout.n_shared_values);
+    DUNLIN_TRY(dunlin__secagg_check(&plan, error));
+    dunlin__log(&server->log, DUNLIN_LOG_INFO, "server",
+                "secure aggregation of %u devices, %u neighbours, threshold %u, against an honest "
+                "but curious server",
+                secagg->n_cohort, secagg->n_neighbours, secagg->threshold);
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__model_open(dunlin__server *server, dunlin_error *error)
 {
     if (server->task.tensors != NULL) {
@@ -96,5 +118,8 @@ dunlin_status dunlin__model_open(dunlin__server *server, dunlin_error *error)
     dunlin__orders_settle(&server->task, &server->layout);
     DUNLIN_TRY(dunlin__layout_make_local(&server->layout, server->task.local, error));
     DUNLIN_TRY(dunlin__layout_check(&server->layout, error));
+    if (server->task.secagg.is_on) {
+        DUNLIN_TRY(check_secure(server, error));
+    }
     return server->task.dp.is_on ? check_private(server, error) : DUNLIN_OK;
 }

@@ -13,6 +13,7 @@
 #include "state/db.h"
 #include "state/db_metrics.h"
 #include "status_privacy.h"
+#include "status_secagg.h"
 #include "status_watch.h"
 #include "task/task.h"
 
@@ -26,7 +27,7 @@ static json_t *real_or_null(bool is_there, double value)
 
 static const char *reason_name(dunlin__close_reason reason)
 {
-    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back"};
+    static const char *const names[] = {"", "goal", "deadline", "all", "taken_back", "failed"};
     return (unsigned)reason < sizeof names / sizeof names[0] ? names[reason] : "";
 }
 
@@ -137,8 +138,10 @@ static json_t *rounds_array(dunlin__server *server)
 {
     json_t *rounds = json_array();
     for (size_t i = 0; i < server->n_closed; i++) {
-        (void)json_array_append_new(
-            rounds, round_object(&server->closed[i], dunlin__private_is_secret(server)));
+        json_t *round = round_object(&server->closed[i], dunlin__private_is_secret(server));
+        (void)json_object_set_new(round, "secagg",
+                                  dunlin__status_secagg_round(server, server->closed[i].round));
+        (void)json_array_append_new(rounds, round);
     }
     add_metrics(rounds, server);
     return rounds;
@@ -245,6 +248,7 @@ static json_t *status_object(dunlin__server *server)
                   "final_accuracy", final, "rounds", rounds_array(server));
     add_best(object, server);
     (void)json_object_set_new(object, "privacy", dunlin__status_privacy(server));
+    (void)json_object_set_new(object, "secagg", dunlin__status_secagg(server));
     return object;
 }
 

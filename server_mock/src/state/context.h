@@ -78,6 +78,8 @@ typedef struct dunlin__round_choice {
     double ends_ms[DUNLIN_SERVER_TIERS]; /* the longest time of each */
 } dunlin__round_choice;
 
+struct dunlin__secure; /* rounds/secure.c */
+
 struct dunlin__server {
     dunlin_server_options options;
     dunlin__server_task task;
@@ -114,7 +116,8 @@ struct dunlin__server {
     bool *in_cohort; /* by client index; NULL when the clients are not known beforehand */
     uint32_t n_in_cohort;
     dunlin__round_choice choice;
-    bool is_repeatable; /* noise has, or had, a seed that is known: nothing is private */
+    struct dunlin__secure *secure; /* the sessions of secure aggregation; NULL: none yet */
+    bool is_repeatable;            /* noise has, or had, a seed that is known: nothing is private */
     dunlin__ahead ahead;
     uint64_t down_at_open; /* body bytes when the round was opened */
     uint64_t up_at_open;

@@ -232,8 +232,9 @@ typedef enum dunlin__close_reason {
     DUNLIN_CLOSE_NONE = 0,
     DUNLIN_CLOSE_GOAL = 1,
     DUNLIN_CLOSE_DEADLINE = 2,
-    DUNLIN_CLOSE_ALL = 3,       /* nobody is left who could contribute */
-    DUNLIN_CLOSE_TAKEN_BACK = 4 /* the model it began from was taken back */
+    DUNLIN_CLOSE_ALL = 3,        /* nobody is left who could contribute */
+    DUNLIN_CLOSE_TAKEN_BACK = 4, /* the model it began from was taken back */
+    DUNLIN_CLOSE_FAILED = 5      /* its secure aggregation cannot give a sum any more */
 } dunlin__close_reason;
 
 typedef enum dunlin__round_state {

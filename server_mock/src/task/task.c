@@ -282,7 +282,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
 {
     static const char *const names[] = {
         "population", "task", "model", "initial", "local", "plan", "policy", "algorithm",
-        "update_form", "deadline_s", "tensors", "compress", "dp", "buffered", "selection",
+        "update_form", "deadline_s", "tensors", "compress", "dp", "secagg", "buffered", "selection",
         /* task_strategy.c */
         "strategy", "server_lr", "server_momentum", "beta1", "beta2", "tau", "trim"};
     if (!json_is_object(root)) {
@@ -308,6 +308,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
     DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
     DUNLIN_TRY(dunlin__task_read_dp(at, root, alloc, task));
+    DUNLIN_TRY(dunlin__task_read_secagg(at, root, task));
     DUNLIN_TRY(check_clip(at, root, &task->plan));
     DUNLIN_TRY(dunlin__task_read_unequal(at, root, task));
     return check_together(at, task);

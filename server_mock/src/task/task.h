@@ -11,6 +11,7 @@
 #include <wire/compress.h>
 #include <wire/manifest.h>
 #include <wire/messages.h>
+#include <wire/secagg_odds.h>
 
 #define DUNLIN_SERVER_CLIENTS 65536u /* the most clients of a population */
 #define DUNLIN_SERVER_ROUNDS 100000u
@@ -111,6 +112,22 @@ typedef struct dunlin__server_selection {
 
 #define DUNLIN_SERVER_STALENESS 32u /* the most rounds that a base may be older */
 
+/* Rounds of which the server sees a sum alone (task_secagg.c). */
+typedef struct dunlin__server_secagg {
+    bool is_on;
+    uint32_t n_neighbours;
+    uint32_t threshold;
+    uint32_t ring_bits; /* 16, 24 or 32: whole bytes on the wire */
+    double clip;        /* the greatest magnitude of a value */
+    uint32_t value_limit;
+    uint32_t weight_limit;
+    uint32_t least_devices;
+    bool check_consistency;
+    double step_s;     /* of each step after advertise, at most */
+    uint32_t n_cohort; /* the most that may advertise: all that are asked */
+    dunlin__secagg_wish wish;
+} dunlin__server_secagg;
+
 typedef struct dunlin__server_task {
     char population[DUNLIN_WIRE_ID_BYTES];
     char name[DUNLIN_WIRE_ID_BYTES];
@@ -152,6 +169,7 @@ typedef struct dunlin__server_task {
     dunlin__server_dp dp;
     dunlin__server_buffered buffered;
     dunlin__server_selection selection;
+    dunlin__server_secagg secagg;
     dunlin__policy policy;
     uint64_t test_examples; /* of the test set; 0: all */
     /* An application's own model: its tensors, all F32. NULL with a named model. */
@@ -189,6 +207,12 @@ dunlin_v1_encoding_t dunlin__server_task_encoding(const dunlin__server_task *tas
 /* Bits of a step's largest update in a round: the stages of the task share its rounds evenly, the
  * first ones taking what is over. 0: the precision's own. */
 uint32_t dunlin__server_task_grad_bits(const dunlin__server_task *task, uint64_t round);
+
+#define DUNLIN_SERVER_SECAGG_SESSION_BYTES 32u
+
+/* The terms of the task's secure aggregation; session (its length is set) and peer_index are to be
+ * filled in. */
+dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, uint64_t n_values);
 
 /* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);

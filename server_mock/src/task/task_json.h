@@ -106,6 +106,12 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_unequal(const dunlin__task_plac
                                                          const json_t *root,
                                                          dunlin__server_task *task);
 
+/* Rounds of which the server sees a sum alone, `secagg` (task_secagg.c); after all that it depends
+ * on has been read. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at,
+                                                        const json_t *root,
+                                                        dunlin__server_task *task);
+
 /* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
  * The tensors are the task's, also after a failure. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_tensors(const dunlin__task_place *at,

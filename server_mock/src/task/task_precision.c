@@ -100,6 +100,9 @@ bool dunlin__server_task_is_int8(const dunlin__server_task *task)
 
 dunlin_v1_encoding_t dunlin__server_task_encoding(const dunlin__server_task *task, bool packs)
 {
+    if (task->secagg.is_on) {
+        return DUNLIN_V1_ENCODING_MASKED_RING;
+    }
     if (task->is_packed && packs) {
         return DUNLIN_V1_ENCODING_PACKED;
     }

@@ -43,6 +43,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_PARTIAL] = "plan.partial",
     [DUNLIN_TRAIT_BUFFERED] = "buffered",
     [DUNLIN_TRAIT_SELECTION] = "selection",
+    [DUNLIN_TRAIT_SECAGG] = "secagg",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -52,6 +53,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
 #define BITS "its rate is grad_bits"
 #define STALE "updates that are stale count less, and there each counts alike"
 #define NO_SUM "the cost is known of noise on a sum"
+#define NO_SINGLE "it looks at single updates"
 #define REFUSE(a, b, why)                                                                          \
     {                                                                                              \
         a, b, DUNLIN_TOGETHER_REFUSED, why                                                         \
@@ -77,6 +79,22 @@ static const dunlin__together_rule rules[] = {
            "whole weights would take back what came since: delta"),
     REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_ROLLBACK,
            "updates of a model that is taken back would go on coming"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_SCAFFOLD, "its control variates are a second vector"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, (dunlin__trait)DUNLIN_STRATEGY_MEDIAN, NO_SINGLE),
+    REFUSE(DUNLIN_TRAIT_SECAGG, (dunlin__trait)DUNLIN_STRATEGY_TRIMMED_MEAN, NO_SINGLE),
+    {DUNLIN_TRAIT_NORM_BOUND, DUNLIN_TRAIT_SECAGG, DUNLIN_TOGETHER_OFF, NO_SINGLE},
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_STATISTICS,
+           "the clip of a value is that of differences, and a variance has none"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_WEIGHTS, "differences are clipped, not whole weights"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_PACKED,
+           "what is masked looks like noise and packs no further"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_DP,
+           "its cost is of updates whose norms the server has seen"),
+    REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_SECAGG, "a sum needs devices of one base"),
+    REFUSE(DUNLIN_TRAIT_SELECTION, DUNLIN_TRAIT_SECAGG,
+           "whom a round asks would tell what devices said"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_PARTIAL,
+           "how much of the work a device did is its own"),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDAVGM, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAGRAD, AVERAGED),
     REFUSE(DUNLIN_TRAIT_SCAFFOLD, (dunlin__trait)DUNLIN_STRATEGY_FEDADAM, AVERAGED),
@@ -190,7 +208,8 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
            bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL) |
            bit_if(task->buffered.is_on, DUNLIN_TRAIT_BUFFERED) |
-           bit_if(task->selection.kind != DUNLIN_SELECT_BY_RANK, DUNLIN_TRAIT_SELECTION);
+           bit_if(task->selection.kind != DUNLIN_SELECT_BY_RANK, DUNLIN_TRAIT_SELECTION) |
+           bit_if(task->secagg.is_on, DUNLIN_TRAIT_SECAGG);
 }
 
 static bool has_both(dunlin__traits traits, const dunlin__together_rule *rule)

@@ -326,7 +326,7 @@ Test(calls, wrong_places_are_not_found)
     cr_assert_eq(test_send(&device, &route, body, 2, NULL), 404);
     route = dunlin__route_make(DUNLIN_CALL_SECAGG, "a");
     route.secagg_step = 1;
-    cr_assert_eq(test_send(&device, &route, body, 2, NULL), 501);
+    cr_assert_eq(test_send(&device, &route, body, 2, NULL), 404);
     /* A refusal, no failure: nobody's challenge is drawn anew for it. */
     dunlin__checkin_response answer;
     cr_assert_eq(test_checkin(&device, &answer), 200, "%s", device.status.text);
