@@ -206,6 +206,17 @@ static const arg args[] = {
     {"--insecure-noise-seed", ARG_U64, AT(noise_seed), "N",
      "noise that can be repeated: nothing is private then, and page and report say so", 0, 0,
      AT(has_noise_seed)},
+    {"--secagg", ARG_FLAG, AT(is_secagg), NULL,
+     "secure aggregation: the server sees the sum of a round alone, if it follows the protocol", 0,
+     0, 0},
+    {"--neighbours", ARG_I64, AT(n_neighbours), "K",
+     "of each device in it (as few as hold the chances)", 2, 254, 0},
+    {"--secagg-keys", ARG_TEXT, AT(secagg_keys), "KEY=F[,...]",
+     "more of the task's secagg: threshold, dropout, corrupt, least_devices, clip, step_s ...", 0,
+     0, 0},
+    {"--secagg-leave", ARG_F64, AT(secagg_leave), "F",
+     "so many devices, drawn anew each round, leave it once they have sent their shares (0)", 0, 1,
+     0},
     {NULL, ARG_HEADING, 0, NULL, "the run", 0, 0, 0},
     {"--transport", ARG_TEXT, AT(transport), "wire|memory",
      "memory: server and devices in one process, without network, signatures and files; the same "
@@ -406,7 +417,8 @@ static int check(fleet_flags *flags)
     int (*const checks[])(fleet_flags *) = {
         check_partition,      check_algorithm,  check_batch,
         check_retry,          check_validation, fleet_check_strategy,
-        fleet_check_compress, fleet_check_dp,   fleet_check_unequal};
+        fleet_check_compress, fleet_check_dp,   fleet_check_secagg,
+        fleet_check_unequal};
     if (flags->make_devices != NULL) {
         return sim_check_make(flags);
     }

@@ -99,6 +99,10 @@ typedef struct fleet_flags {
     const char *dp; /* noise on the rounds; dp.c. NULL: none */
     uint64_t noise_seed;
     bool has_noise_seed;
+    bool is_secagg;          /* secagg.c */
+    int64_t n_neighbours;    /* 0: as the server chooses */
+    const char *secagg_keys; /* NULL: none */
+    double secagg_leave;     /* part of the devices */
     augment_choice changes;
     /* Unequal devices in simulated time; simulate/. NULL: not given. */
     const char *devices_file, *make_devices, *costs_file, *measure_file, *events_file;
@@ -157,6 +161,13 @@ void fleet_dp_json(const fleet_flags *flags, json_t *task);
  */
 int fleet_check_unequal(fleet_flags *flags);
 void fleet_unequal_json(const fleet_flags *flags, json_t *task, json_t *plan);
+
+/* secagg.c: rounds of which the server sees a sum alone, and the task's key of it; whether a device
+ * leaves a round, once its shares are with the others; what a round's line says of it. */
+int fleet_check_secagg(fleet_flags *flags);
+void fleet_secagg_json(const fleet_flags *flags, json_t *task);
+bool fleet_secagg_leaves(const fleet_flags *flags, uint64_t round, uint64_t device);
+void fleet_secagg_print(const json_t *round);
 
 args_result fleet_parse(int argc, char **argv, fleet_flags *out_flags);
 

@@ -73,6 +73,7 @@ static void print_round(const fleet_flags *flags, int64_t n_rounds, const json_t
     if (number_of(round, "scaled") > 0) {
         (void)printf("  %.0f scaled down", number_of(round, "scaled"));
     }
+    fleet_secagg_print(round);
     const char *reason = json_string_value(json_object_get(round, "reason"));
     if (reason != NULL) {
         const char *end = json_is_true(json_object_get(round, "failed")) ? "failed" : "no figures";

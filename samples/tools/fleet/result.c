@@ -12,7 +12,7 @@ static json_t *round_result(const json_t *from, const fleet_figures *figures, bo
         "round",    "accuracy",   "loss",       "participants", "dropped", "bytes_down",
         "bytes_up", "wall_s",     "train_loss", "kind",         "devices", "failed",
         "scaled",   "norm_bound", "taken_back", "reason",       "metrics", "metrics_left_out",
-        "epsilon"};
+        "epsilon",  "secagg"};
     json_t *round = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *value = json_object_get(from, keys[i]);
@@ -59,6 +59,7 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
         (void)json_object_set_new(setup, "is_repeatable",
                                   json_boolean(flags->devices_file != NULL));
     }
+    fleet_secagg_json(flags, setup);
     if (flags->validation != NULL) {
         (void)json_object_set_new(setup, "validation", json_string(flags->validation));
         (void)json_object_set_new(
@@ -112,8 +113,8 @@ json_t *fleet_result(const fleet_flags *flags, const fleet_world *world, const j
         (void)json_array_append_new(
             rounds, round_result(json_array_get(from, i), figures, data_is_text(&flags->choice)));
     }
-    static const char *const keys[] = {"best_round", "best_accuracy", "best_loss", "stopped_by",
-                                       "privacy"};
+    static const char *const keys[] = {"best_round", "best_accuracy", "best_loss",
+                                       "stopped_by", "privacy",       "secagg"};
     /* Of the model that the run ends with: the last round's, unless that was taken back. */
     json_t *last = json_object_get(status, "final_accuracy");
     json_t *result = json_object();

@@ -124,6 +124,7 @@ int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const c
     fleet_precision_json(flags, task, plan);
     fleet_dp_json(flags, task);
     fleet_unequal_json(flags, task, plan);
+    fleet_secagg_json(flags, task);
     add_judges(flags, task);
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));

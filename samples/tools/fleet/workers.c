@@ -20,6 +20,8 @@ typedef struct device {
     dunlin_builtin *learner;
     dunlin_dataset_view view;
     double due_ms;
+    const fleet_flags *flags;
+    uint64_t number;
 } device;
 
 struct fleet_workers {
@@ -144,6 +146,31 @@ static void wait_until(fleet_workers *workers, double due_ms)
     (void)pthread_cond_timedwait(&workers->changed, &workers->lock, &until);
 }
 
+/* A device that leaves a secure aggregation does so once its masked update is on its way. */
+static bool follow_device(void *ctx, const dunlin_event *event)
+{
+    const device *item = ctx;
+    return event->phase != DUNLIN_PHASE_UPLOAD ||
+           !fleet_secagg_leaves(item->flags, event->round, item->number);
+}
+
+/* A round; where devices wait for each other, until it has to wait: *out_is_ended is false then. */
+static dunlin_status run_device(const fleet_workers *workers, device *item, int64_t *out_wait_ms,
+                                bool *out_is_ended, dunlin_round_report *report)
+{
+    dunlin_status status = DUNLIN_OK;
+    *out_wait_ms = 0;
+    *out_is_ended = !workers->flags->is_secagg;
+    if (*out_is_ended) {
+        return dunlin_client_run_round(item->client, report);
+    }
+    while (status == DUNLIN_OK && !*out_is_ended && *out_wait_ms == 0) {
+        status = dunlin_client_step(item->client, 0, out_wait_ms, out_is_ended, report);
+    }
+    *out_is_ended = *out_is_ended || status != DUNLIN_OK;
+    return status;
+}
+
 static void *run_thread(void *ctx)
 {
     thread_start *start = ctx;
@@ -161,11 +188,16 @@ static void *run_thread(void *ctx)
         workers->running[index] = item;
         (void)pthread_mutex_unlock(&workers->lock);
         dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-        dunlin_status status = dunlin_client_run_round(item->client, &report);
-        double due_ms = clock_ms() + (double)dunlin_client_wait_ms(item->client);
+        int64_t wait_ms = 0;
+        bool is_ended = false;
+        dunlin_status status = run_device(workers, item, &wait_ms, &is_ended, &report);
+        wait_ms = is_ended ? dunlin_client_wait_ms(item->client) : wait_ms;
+        double due_ms = clock_ms() + (double)wait_ms;
         (void)pthread_mutex_lock(&workers->lock);
         workers->running[index] = NULL;
-        note(workers, item, status, &report);
+        if (is_ended) {
+            note(workers, item, status, &report);
+        }
         item->due_ms = due_ms;
         if (report.outcome != DUNLIN_OUTCOME_RUN_OVER) {
             heap_push(workers, item); /* else there is no more work for it */
@@ -260,6 +292,13 @@ static int open_device(fleet_workers *workers, const fleet_world *world, const f
     /* Nobody asks these devices for one: it is of use for deltas alone. */
     options.model_keeping =
         workers->flags->is_keeping_model ? DUNLIN_MODEL_KEEPING_ROUNDS : DUNLIN_MODEL_KEEPING_NONE;
+    if (workers->flags->is_secagg) {
+        item->flags = workers->flags;
+        item->number = (uint64_t)index;
+        options.event_fn = follow_device;
+        options.event_ctx = item;
+        options.require_secure_aggregation = true;
+    }
     options.retry_first_ms = workers->flags->retry.first_ms;
     options.retry_most_ms = workers->flags->retry.most_ms;
     options.retry_refused_first_ms = workers->flags->retry_refused.first_ms;

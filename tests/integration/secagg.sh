@@ -1,0 +1,83 @@
+#!/bin/bash
+# dunlin-fleet with secure aggregation as a user meets it: it learns beside a bad network and devices that leave, the figures
+# say who came to each step and nothing of single devices, and what does not fit is refused in one line. secagg.sh BIN-FOLDER
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work/tmp" # a run must leave nothing there
+mkdir "$TMPDIR"
+
+expect() {
+    local wanted=$1 text=$2 got=0
+    shift 2
+    "$@" >/dev/null 2>"$work/error" || got=$?
+    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
+        echo "secagg.sh: $* gave $got and: $(cat "$work/error")"
+        exit 1
+    fi
+}
+
+plain=(--serve --clients 12 --cohort 12 --rounds 2 --dataset synthetic --max-examples 600 --batch 8 --lr 0.02 --seed 1 --threads 2)
+run() {
+    "$bin/dunlin-fleet" "${plain[@]}" --secagg --neighbours 11 --json "$work/$1.json" --report "$work/report.html" \
+        --secagg-keys threshold=6,corrupt=0,dropout=0,step_s=60,clip=4,least_devices=8 "${@:2}" >"$work/out" || { cat "$work/out"; exit 1; }
+}
+
+# What is lost on its way, or comes twice, changes nothing: the calls of the steps are among them.
+cat >"$work/faults" <<'FAULTS'
+seed 3
+secagg every:7 lose
+secagg every:5 duplicate
+secagg every:11 drop-reply random
+secagg p:0.05 drop-request random
+chunk-put every:7 lose
+put every:5 duplicate
+commit every:3 lose
+commit every:4 duplicate
+FAULTS
+"$bin/dunlin-fleet" "${plain[@]}" --json "$work/without.json" >/dev/null
+run plain
+run faults --faults "$work/faults"
+run leave --secagg-leave 0.15 --telemetry
+grep -q "advertise 12 (-0)" "$work/out"
+grep -q "honest but curious" "$work/report.html"
+python3 - "$work" <<'PYTHON'
+import json, sys
+read = lambda name: json.load(open("%s/%s.json" % (sys.argv[1], name)))
+for name in "plain", "faults", "leave":
+    run = read(name)
+    assert run["secagg"]["claim"] == "honest_but_curious" and run["secagg"]["neighbours"] == 11, run["secagg"]
+    assert run["setup"]["secagg"]["neighbours"] == 11, run["setup"]
+    for r in run["rounds"]:
+        assert not r["failed"], (name, r)
+        s = r["secagg"]
+        assert s["sum"] and s["assigned"] == 12, (name, s)
+        assert s["steps"]["advertise"]["dropped"] == s["steps"]["share"]["dropped"] == 0, (name, s)
+        came = s["steps"]["mask"]["devices"]
+        assert came == r["participants"] and came >= 8, (name, r)
+        assert s["bytes_down"] > s["bytes_up"] > 0 and s["unmask_s"] >= 0, (name, s)
+        assert r["train_loss"] is None and r["devices"] == {}, "numbers of single devices"
+assert all(r["secagg"]["steps"]["mask"]["dropped"] == 0 for r in read("plain")["rounds"])
+# The same devices and data: what masks and whole numbers change is less than the last digits of a loss.
+for name in "plain", "faults":
+    for one, other in zip(read("without")["rounds"], read(name)["rounds"]):
+        assert abs(one["loss"] - other["loss"]) < 1e-3, (name, one["loss"], other["loss"])
+leave = [r["secagg"]["steps"]["mask"]["dropped"] for r in read("leave")["rounds"]]
+assert sum(leave) > 0, leave
+# 5 is the phase of training, 20 its memory: such rounds say nothing of how long devices trained.
+told = read("leave")["telemetry"]
+assert told and not {"5", "20"} & set(told), told
+PYTHON
+
+serve=("$bin/dunlin-fleet" --serve --clients 12 --cohort 12 --rounds 1 --dataset synthetic --max-examples 600)
+expect 2 "go with --secagg" "${serve[@]}" --neighbours 4
+expect 2 "--secagg-keys colour=3" "${serve[@]}" --secagg --secagg-keys colour=3
+expect 2 "is for the server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca /dev/null --secagg
+expect 1 "secagg does not go with strategy median" "${serve[@]}" --secagg --strategy median --secagg-keys corrupt=0,dropout=0
+expect 1 "4 neighbours and threshold 3" "${serve[@]}" --secagg --neighbours 4
+[ -z "$(ls -A "$TMPDIR")" ] || {
+    echo "secagg.sh: a run left files: $(ls -A "$TMPDIR")"
+    exit 1
+}
+echo "secagg.sh: ok"
