@@ -129,7 +129,7 @@ static void fill_limits(dunlin__server_task *task)
 /* Steps after advertise must leave it time. */
 static dunlin_status check_times(const dunlin__task_place *at, dunlin__server_task *task)
 {
-    double least_s = INFINITY;
+    double least_s = HUGE_VAL;
     for (uint32_t i = 0; i < task->n_deadlines; i++) {
         least_s = fmin(least_s, (double)task->deadlines[i].ms / 1000);
     }
