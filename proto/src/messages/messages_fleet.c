@@ -84,9 +84,6 @@ static void check_offer(dunlin__rules *rules, const dunlin__offer *offer)
     check_features(rules, offer->required_features, offer->required_features_count,
                    sizeof(offer->required_features) / sizeof(offer->required_features[0]),
                    "required_features");
-    if (offer->has_privacy) {
-        dunlin__rules_check_privacy(rules, &offer->privacy);
-    }
     if (offer->has_secagg) {
         dunlin__rule_number(rules, "secagg.n_cohort", offer->secagg.n_cohort, 2,
                             DUNLIN_WIRE_SECAGG_COHORT);
@@ -96,6 +93,9 @@ static void check_offer(dunlin__rules *rules, const dunlin__offer *offer)
                             offer->secagg.n_neighbours);
         dunlin__rule_number(rules, "secagg.least_devices", offer->secagg.least_devices, 2,
                             offer->secagg.n_cohort);
+    }
+    if (offer->has_privacy) {
+        dunlin__rules_check_privacy(rules, &offer->privacy);
     }
 }
 

@@ -166,6 +166,14 @@ static void make_offer(dunlin__offer *offer, uint64_t *state)
     if (offer->has_privacy) {
         make_privacy(&offer->privacy, state);
     }
+    offer->has_secagg = coin(state);
+    if (offer->has_secagg) {
+        offer->secagg.n_cohort = between(state, 2, 65536);
+        offer->secagg.n_neighbours = between(state, 2, 255);
+        offer->secagg.threshold = between(state, 1, offer->secagg.n_neighbours);
+        offer->secagg.least_devices = between(state, 2, offer->secagg.n_cohort);
+        offer->secagg.check_consistency = coin(state);
+    }
 }
 
 void make_checkin_response(dunlin__checkin_response *m, uint64_t *state)

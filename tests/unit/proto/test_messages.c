@@ -187,7 +187,7 @@ Test(proto_messages, fleet_limits_are_told_by_name)
     SPOIL(checkin_request, m->has_capabilities = false, "capabilities is missing");
     SPOIL(checkin_request, m->has_conditions = false, "conditions is missing");
     SPOIL(checkin_request, m->capabilities.memory_log2 = 64, "capabilities.memory_log2 is 64");
-    SPOIL(checkin_request, m->capabilities.features_count = 17, "capabilities.features has 17");
+    SPOIL(checkin_request, m->capabilities.features_count = 33, "capabilities.features has 33");
     SPOIL(checkin_request, m->capabilities.encodings_count = 9, "capabilities.encodings has 9");
     SPOIL(checkin_request, m->conditions.n_examples_log2 = 99, "conditions.n_examples_log2 is 99");
     SPOIL(checkin_response, m->rejection = 5, "rejection is 5");
@@ -216,6 +216,17 @@ Test(proto_messages, fleet_limits_are_told_by_name)
     SPOIL(forget_request, m->protocol_version = 0, "protocol_version is 0");
 }
 
+/* Terms of a secure aggregation in an offer, all others within their limits. */
+static void make_terms(dunlin__offer *offer, uint32_t n_cohort, uint32_t n_neighbours,
+                       uint32_t threshold)
+{
+    offer->has_secagg = true;
+    offer->secagg = (dunlin_v1_secagg_terms_t){.n_cohort = n_cohort,
+                                               .n_neighbours = n_neighbours,
+                                               .threshold = threshold,
+                                               .least_devices = 2};
+}
+
 Test(proto_messages, offer_limits_are_told_by_name)
 {
     uint64_t state = test_seed(16);
@@ -238,6 +249,11 @@ Test(proto_messages, offer_limits_are_told_by_name)
     SPOIL_OFFER(offer->aggregation = 9, "offers[1].aggregation is 9");
     SPOIL_OFFER(offer->has_policy = false, "offers[1].policy is missing");
     SPOIL_OFFER(offer->required_features_count = 17, "offers[1].required_features has 17");
+    SPOIL_OFFER(make_terms(offer, 1, 2, 2), "offers[1].secagg.n_cohort is 1");
+    SPOIL_OFFER(make_terms(offer, 9, 1, 2), "offers[1].secagg.n_neighbours is 1");
+    SPOIL_OFFER(make_terms(offer, 9, 4, 5), "offers[1].secagg.threshold is 5");
+    SPOIL_OFFER(make_terms(offer, 9, 4, 3);
+                offer->secagg.least_devices = 10, "offers[1].secagg.least_devices is 10");
     made.checkin_response = good;
     made.checkin_response.offers_count = 5;
     EXPECT_REFUSED(checkin_response, "offers has 5 items, allowed are 1 to 4");
