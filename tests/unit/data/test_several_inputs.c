@@ -48,7 +48,7 @@ static dunlin_dataset_options three_inputs(void)
 Test(several_inputs, an_example_is_the_arrays_one_after_another)
 {
     write_inputs();
-    NAME(name, "npy", "x.npy", "numbers.npy", "ids.npy", "y.npy");
+    NAME(name, "npy:", "x.npy", "numbers.npy", "ids.npy", "y.npy");
     (void)strcat(name, ",inputs=3,test=20%");
     const dunlin_dataset_options options = three_inputs();
     dunlin_alloc_counter counter;
@@ -60,7 +60,7 @@ Test(several_inputs, an_example_is_the_arrays_one_after_another)
     cr_expect_neq(dunlin_dataset_note(set)[0], '\0');
 
     /* The parts by themselves, as they are normalised there. */
-    NAME(image_name, "npy", "x.npy", "y.npy");
+    NAME(image_name, "npy:", "x.npy", "y.npy");
     dunlin_dataset_options image_options = DUNLIN_DATASET_OPTIONS_INIT;
     image_options.shape = shapes[0];
     dunlin_alloc_counter image_counter;
@@ -96,7 +96,7 @@ Test(several_inputs, an_example_is_the_arrays_one_after_another)
 Test(several_inputs, a_test_part_is_as_many_files_again)
 {
     write_inputs();
-    NAME(name, "npy", "x.npy", "numbers.npy", "y.npy", "x.npy", "numbers.npy", "y.npy");
+    NAME(name, "npy:", "x.npy", "numbers.npy", "y.npy", "x.npy", "numbers.npy", "y.npy");
     (void)strcat(name, ",inputs=2");
     dunlin_dataset_options options = three_inputs();
     dunlin_alloc_counter counter;
@@ -118,7 +118,7 @@ Test(several_inputs, names_that_do_not_fit_are_refused)
 {
     write_inputs();
     dunlin_dataset_options options = three_inputs();
-    NAME(three, "npy", "x.npy", "numbers.npy", "y.npy");
+    NAME(three, "npy:", "x.npy", "numbers.npy", "y.npy");
     char name[2100];
     (void)snprintf(name, sizeof name, "%s,inputs=3", three);
     own_expect_refused(name, &options, DUNLIN_ARGUMENT, "takes 4 files, or 8");
@@ -130,14 +130,14 @@ Test(several_inputs, names_that_do_not_fit_are_refused)
     own_expect_refused(name, &options, DUNLIN_ARGUMENT, "from 1 to 16");
     (void)snprintf(name, sizeof name, "%s,inputs=two", three);
     own_expect_refused(name, &options, DUNLIN_ARGUMENT, "from 1 to 16");
-    NAME(table, "csv", "pixels.csv");
+    NAME(table, "csv:", "pixels.csv");
     (void)strcat(table, ",inputs=2");
     own_expect_refused(table, NULL, DUNLIN_ARGUMENT, "npy: alone");
-    NAME(five, "npy", "x.npy", "x.npy", "x.npy", "x.npy", "y.npy");
+    NAME(five, "npy:", "x.npy", "x.npy", "x.npy", "x.npy", "y.npy");
     own_expect_refused(five, NULL, DUNLIN_ARGUMENT, "expected X,Y");
     options.n_inputs = 2;
     own_write_bytes("few.npy", test_npy("<f4", "(19, 2)", numbers, 19 * sizeof numbers[0]));
-    NAME(few, "npy", "x.npy", "few.npy", "y.npy");
+    NAME(few, "npy:", "x.npy", "few.npy", "y.npy");
     (void)strcat(few, ",inputs=2");
     own_expect_refused(few, &options, DUNLIN_MISMATCH, "few.npy");
     static const dunlin_shape wide[2] = {{3, {1, SIDE, SIDE}}, {.n_dims = 1, .dims = {5}}};
