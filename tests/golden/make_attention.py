@@ -55,7 +55,7 @@ class Case:
         return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(x.shape[0], -1)
 
     def join(self, q, k, v):
-        """The other way round, copies added up."""
+        """The reverse: copies added up."""
         rows = []
         for part, heads in ((q, self.heads), (k, self.kv_heads), (v, self.kv_heads)):
             part = part.reshape(part.shape[0], heads, -1, self.tokens, self.width).sum(2)

@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 
 TestSuite(attention, .init = open_net, .fini = close_net);
@@ -119,23 +120,23 @@ Test(attention, both_masks)
 static uint32_t place(int64_t tokens, int64_t width, const dunlin_net_attention *attention,
                       const dunlin_shape *fixed)
 {
-    const uint32_t y = packed(tokens, width, attention, fixed);
-    dunlin_net_node *node = &net.nodes[net.n_nodes - 1];
+    const int64_t kv_heads = attention->kv_heads == 0 ? attention->heads : attention->kv_heads;
     const dunlin_shape table = {3, {1, tokens, width}};
-    if (fixed == NULL) {
-        node->params[0] = DUNLIN_NET_NONE;
-    }
-    for (uint32_t slot = 1; slot <= 2; slot++) {
-        node->params[slot] =
-            make_param(&net, &table, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    const uint32_t x = begin_values(&(dunlin_shape){2, {tokens, 3}});
+    const uint32_t qkv = make_dense(&net, x, (attention->heads + 2 * kv_heads) * width, true);
+    dunlin_net_node *node = make_node(&net, DUNLIN_OP_ATTENTION, &qkv, 1);
+    node->u.attention = *attention;
+    node->u.attention.scale = 0.6F;
+    node->params[0] = DUNLIN_NET_NONE;
+    node->n_params = 3;
+    for (uint32_t slot = fixed != NULL ? 0 : 1; slot <= 2; slot++) {
+        node->params[slot] = make_param(&net, slot == 0 ? fixed : &table, DUNLIN_PARAM_PLAIN,
+                                        DUNLIN_PARAMETER_TRAINABLE);
         net.params[node->params[slot]].is_fixed_by_file = true;
     }
-    node->n_params = 3;
-    /* "param2,param3" or "param2,param3,param4" */
-    snprintf(fixed_name, sizeof fixed_name,
-             fixed != NULL ? "param2,param3,param4" : "param2,param3");
-    cr_assert_eq(finish(), y);
-    return y;
+    snprintf(fixed_name, sizeof fixed_name, "param%" PRIu32 ",param%" PRIu32 ",param%" PRIu32,
+             node->params[1], node->params[2], fixed != NULL ? node->params[0] : node->params[1]);
+    return finish();
 }
 
 Test(attention, rotary_positions)

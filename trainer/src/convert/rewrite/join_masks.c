@@ -12,7 +12,7 @@
 /* Elements of a constant mask that is looked at. */
 #define MAX_MASK_ELEMENTS ((int64_t)1 << 22)
 
-/* A parameter's values; the caller frees them. NULL if they cannot be had. */
+/* A parameter's values; the caller frees them. NULL if they are not available. */
 static float *read_param(const dunlin_joiner *j, uint32_t param)
 {
     const dunlin_alloc *alloc = &j->net->alloc;

@@ -37,7 +37,7 @@ typedef struct dunlin_join_view {
 bool dunlin__join_rotary(const dunlin_joiner *j, const dunlin_net_node *node,
                          dunlin_join_rotation *out);
 
-/* All such nodes behind one another; `is_sole`: only those that nothing else reads. */
+/* All such nodes one after another; `is_sole`: only those that nothing else reads. */
 dunlin_join_path dunlin__join_path(const dunlin_joiner *j, uint32_t value, bool is_sole);
 
 /* The value after `n` nodes back: 0 is the path's own. */
