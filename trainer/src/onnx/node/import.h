@@ -165,6 +165,8 @@ void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_sort(dunlin_onnx_import *import);
 /* Gives the network its input and binds the graph's. */
 DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import);
+/* Likewise of the outputs that were asked for, once all nodes have been read. MEMORY. */
+DUNLIN_NODISCARD dunlin_status dunlin__onnx_import_outputs(dunlin_onnx_import *import);
 /* Finds the outputs that were asked for; an issue, and none, if they are not there. */
 void dunlin__onnx_choose_outputs(dunlin_onnx_import *import);
 /* Notes the file's inputs and the network's outputs in it, once their values are known. */
