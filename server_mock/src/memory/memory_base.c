@@ -63,7 +63,7 @@ dunlin_status dunlin__memory_make_range(dunlin__memory *memory, const dunlin__me
         .strategy = &server->task.strategy, .memory = memory->next_moments, .n_done = n_before};
     if (memory->moments != NULL && n_moments > 0) {
         memcpy(memory->next_moments + n_before, memory->moments + n_before,
-               n_moments * sizeof *memory->moments);
+               (size_t)n_moments * sizeof *memory->moments);
     }
     dunlin__aggregate aggregate = {.layout = &server->layout,
                                    .part = DUNLIN_LAYOUT_ALL,
