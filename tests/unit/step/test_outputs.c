@@ -3,6 +3,7 @@
  * differences of the loss, plans, metrics, predictions, sources and options that do not fit.
  */
 #include "random.h"
+#include "step/outputs.h"
 #include "step/step_support.h"
 
 #include <dunlin/arrays.h>
@@ -19,107 +20,8 @@
 
 TestSuite(outputs, .timeout = 300);
 
-#define N 21
-#define FEATURES 6
-#define CLASSES 7
-#define VALUES 3
-#define TAGS 5
-
-/* A class, numbers that are read on, and tags of what reads them. */
-static dunlin_model *three_outputs(bool has_softmax, int32_t n)
-{
-    static const char *const names[3] = {"class", "value", "tags"};
-    const dunlin_shape row = {1, {FEATURES}};
-    dunlin_builder *b = NULL;
-    dunlin_model *model = NULL;
-    dunlin_error error = {0};
-    cr_assert_eq(dunlin_builder_create(NULL, &b), DUNLIN_OK);
-    dunlin_value x = dunlin_builder_input(b, "x", &row);
-    x = dunlin_builder_tanh(b, dunlin_builder_dense(b, "trunk", x, 8));
-    dunlin_value ends[3];
-    ends[0] = dunlin_builder_dense(b, "to_class", x, CLASSES);
-    ends[0] = has_softmax ? dunlin_builder_softmax(b, ends[0]) : ends[0];
-    if (n > 1) {
-        ends[1] = dunlin_builder_dense(b, "to_value", x, VALUES);
-        ends[2] = dunlin_builder_dense(b, "to_tags", dunlin_builder_tanh(b, ends[1]), TAGS);
-        ends[2] = has_softmax ? dunlin_builder_sigmoid(b, ends[2]) : ends[2];
-    }
-    cr_assert_eq(dunlin_builder_finish_outputs(b, ends, names, n, &model, &error), DUNLIN_OK, "%s",
-                 error.text);
-    return model;
-}
-
-typedef struct answers_data {
-    float x[N][FEATURES];
-    int32_t labels[N];
-    float values[N][VALUES];
-    float tags[N][TAGS];
-    float weights[N];
-    dunlin_source_input input;
-    dunlin_source_answer answers[3];
-    dunlin_arrays_view view;
-    dunlin_source source;
-} answers_data;
-
-static answers_data data;
-
-static void open_data(bool has_weights)
-{
-    dunlin_error error = {0};
-    uint64_t rng = 11;
-    data = (answers_data){.labels = {0}};
-    test_random_fill(data.x[0], N * FEATURES, -1.0, 1.0, &rng);
-    test_random_fill(data.values[0], N * VALUES, -1.0, 1.0, &rng);
-    for (int i = 0; i < N; i++) {
-        data.labels[i] = (int32_t)test_random_below(&rng, CLASSES);
-        data.weights[i] = i % 4 == 0 ? 0.0F : 0.5F * (float)(i % 4);
-        for (int k = 0; k < TAGS; k++) {
-            data.tags[i][k] = (float)test_random_below(&rng, 2);
-        }
-    }
-    data.input = (dunlin_source_input){
-        .name = "x", .values = data.x, .n_elements = FEATURES, .dtype = DUNLIN_F32};
-    data.answers[0] = (dunlin_source_answer){.name = "class", .values = data.labels};
-    data.answers[1] =
-        (dunlin_source_answer){.name = "value", .values = data.values, .n_targets = VALUES};
-    data.answers[2] = (dunlin_source_answer){.values = data.tags, .n_targets = TAGS};
-    dunlin_arrays arrays = DUNLIN_ARRAYS_INIT;
-    arrays.n = N;
-    arrays.inputs = &data.input;
-    arrays.n_inputs = 1;
-    arrays.answers = data.answers;
-    arrays.n_answers = 3;
-    arrays.weights = has_weights ? data.weights : NULL;
-    cr_assert_eq(dunlin_source_from_arrays(&arrays, &data.view, &data.source, &error), DUNLIN_OK,
-                 "%s", error.text);
-}
-
-/* Cross-entropy, squared error, binary cross-entropy. */
-static void fill_losses(dunlin_output_loss losses[3], float first, float second, float third)
-{
-    const float weights[3] = {first, second, third};
-    static const char *const names[3] = {"class", "value", "tags"};
-    static const dunlin_loss kinds[3] = {DUNLIN_LOSS_CROSS_ENTROPY, DUNLIN_LOSS_MSE,
-                                         DUNLIN_LOSS_BCE};
-    for (int i = 0; i < 3; i++) {
-        losses[i] = (dunlin_output_loss)DUNLIN_OUTPUT_LOSS_INIT;
-        losses[i].name = names[i];
-        losses[i].loss = kinds[i];
-        losses[i].weight = weights[i];
-    }
-}
-
+static outputs_data data;
 static dunlin_output_loss all_losses[3];
-
-static dunlin_trainer_options three_options(void)
-{
-    dunlin_trainer_options options = test_options(8);
-    fill_losses(all_losses, 1.0F, 0.5F, 2.0F);
-    all_losses[0].label_smoothing = 0.125F;
-    options.outputs = all_losses;
-    options.n_outputs = 3;
-    return options;
-}
 
 static float *fit(const dunlin_model *model, const dunlin_trainer_options *options,
                   const dunlin_source *source, int64_t *out_n)
@@ -156,8 +58,8 @@ static void keep_gradient(void *ctx, int32_t parameter_index, int64_t n, const f
 static double loss_at(dunlin_trainer *trainer)
 {
     dunlin_metrics metrics;
-    cr_assert_eq(dunlin_trainer_evaluate(trainer, &data.source, 0, N, &metrics), DUNLIN_OK, "%s",
-                 dunlin_trainer_last_error(trainer)->text);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &data.source, 0, OUTPUTS_N, &metrics), DUNLIN_OK,
+                 "%s", dunlin_trainer_last_error(trainer)->text);
     return metrics.loss;
 }
 
@@ -191,23 +93,23 @@ Test(outputs, gradients_are_slopes_of_the_weighted_sum)
 {
     for (int form = 0; form < 4; form++) {
         static seen_gradients seen;
-        open_data(form % 2 == 1);
-        dunlin_model *model = three_outputs(form >= 2, 3);
-        dunlin_trainer_options options = three_options();
-        options.batch = N;
+        outputs_open(&data, form % 2 == 1);
+        dunlin_model *model = outputs_model(form >= 2, 3);
+        dunlin_trainer_options options = outputs_options(all_losses);
+        options.batch = OUTPUTS_N;
         options.lr = 0.0F;
         options.momentum = 0.0F;
         options.weight_decay = 0.0F;
         options.gradient_fn = keep_gradient;
         options.gradient_ctx = &seen;
         dunlin_trainer *trainer = test_create(model, &options);
-        int64_t indices[N];
-        for (int64_t i = 0; i < N; i++) {
+        int64_t indices[OUTPUTS_N];
+        for (int64_t i = 0; i < OUTPUTS_N; i++) {
             indices[i] = i;
         }
         dunlin_metrics metrics;
-        cr_assert_eq(dunlin_trainer_step(trainer, &data.source, indices, N, &metrics), DUNLIN_OK,
-                     "%s", dunlin_trainer_last_error(trainer)->text);
+        cr_assert_eq(dunlin_trainer_step(trainer, &data.source, indices, OUTPUTS_N, &metrics),
+                     DUNLIN_OK, "%s", dunlin_trainer_last_error(trainer)->text);
         cr_expect_float_eq(metrics.loss, loss_at(trainer), 1e-6);
         for (int32_t p = 0; p < dunlin_trainer_n_parameters(trainer); p++) {
             dunlin_parameter_info info;
@@ -227,10 +129,10 @@ Test(outputs, no_plan_changes_a_bit)
 {
     static const char *const sets[] = {"sse2", "avx2", "avx512", "neon", "generic"};
     int n_sets = 0;
-    open_data(true);
-    dunlin_model *model = three_outputs(true, 3);
+    outputs_open(&data, true);
+    dunlin_model *model = outputs_model(true, 3);
     for (size_t s = 0; s < sizeof sets / sizeof sets[0]; s++) {
-        dunlin_trainer_options options = three_options();
+        dunlin_trainer_options options = outputs_options(all_losses);
         dunlin_trainer *trainer = NULL;
         int64_t n = 0;
         options.isa = sets[s];
@@ -275,20 +177,20 @@ static void get(const dunlin_trainer *trainer, const char *name, float *out, int
 /* Outputs of weight 0 leave what they alone read as it was, and all else as without them. */
 Test(outputs, a_weight_of_zero_trains_nothing)
 {
-    open_data(false);
-    dunlin_model *three = three_outputs(false, 3);
-    dunlin_model *one = three_outputs(false, 1);
-    dunlin_trainer_options options = three_options();
-    fill_losses(all_losses, 1.0F, 0.0F, 0.0F);
+    outputs_open(&data, false);
+    dunlin_model *three = outputs_model(false, 3);
+    dunlin_model *one = outputs_model(false, 1);
+    dunlin_trainer_options options = outputs_options(all_losses);
+    outputs_losses(all_losses, 1.0F, 0.0F, 0.0F);
     options.weight_decay = 0.0F;
     dunlin_trainer *a = test_create(three, &options);
     options.n_outputs = 1;
     dunlin_trainer *b = test_create(one, &options);
-    float before[VALUES * 8];
-    float after[VALUES * 8];
-    float trunks[3][8 * FEATURES];
-    get(a, "trunk.weight", trunks[0], 8 * FEATURES);
-    get(a, "to_value.weight", before, VALUES * 8);
+    float before[OUTPUTS_VALUES * 8];
+    float after[OUTPUTS_VALUES * 8];
+    float trunks[3][8 * OUTPUTS_FEATURES];
+    get(a, "trunk.weight", trunks[0], 8 * OUTPUTS_FEATURES);
+    get(a, "to_value.weight", before, OUTPUTS_VALUES * 8);
     const int64_t indices[6] = {5, 4, 3, 2, 1, 0};
     cr_assert_eq(dunlin_trainer_step(a, &data.source, indices, 6, NULL), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(a)->text);
@@ -298,10 +200,10 @@ Test(outputs, a_weight_of_zero_trains_nothing)
     data.view.n_answers = 1;
     cr_assert_eq(dunlin_trainer_step(b, &data.source, indices, 6, NULL), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(b)->text);
-    get(a, "to_value.weight", after, VALUES * 8);
+    get(a, "to_value.weight", after, OUTPUTS_VALUES * 8);
     cr_expect(memcmp(before, after, sizeof before) == 0);
-    get(a, "trunk.weight", trunks[1], 8 * FEATURES);
-    get(b, "trunk.weight", trunks[2], 8 * FEATURES);
+    get(a, "trunk.weight", trunks[1], 8 * OUTPUTS_FEATURES);
+    get(b, "trunk.weight", trunks[2], 8 * OUTPUTS_FEATURES);
     cr_expect(memcmp(trunks[0], trunks[1], sizeof trunks[0]) != 0);
     cr_expect(memcmp(trunks[2], trunks[1], sizeof trunks[0]) == 0);
     dunlin_trainer_destroy(a);
@@ -314,23 +216,25 @@ Test(outputs, a_weight_of_zero_trains_nothing)
 
 Test(outputs, each_output_has_its_metrics)
 {
-    open_data(true);
-    dunlin_model *model = three_outputs(false, 3);
-    const dunlin_trainer_options options = three_options();
+    outputs_open(&data, true);
+    dunlin_model *model = outputs_model(false, 3);
+    const dunlin_trainer_options options = outputs_options(all_losses);
     dunlin_trainer *trainer = test_create(model, &options);
     dunlin_metrics all;
     dunlin_metrics each[3];
     cr_assert_eq(dunlin_trainer_get_output_metrics(trainer, 2, &each[2]), DUNLIN_OK);
     cr_expect_eq(each[2].n_examples, 0);
-    cr_assert_eq(dunlin_trainer_evaluate(trainer, &data.source, 0, N, &all), DUNLIN_OK);
-    float values[N * VALUES];
-    float tags[N * TAGS];
-    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 1, 0, N, values), DUNLIN_OK);
-    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 2, 0, N, tags), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_evaluate(trainer, &data.source, 0, OUTPUTS_N, &all), DUNLIN_OK);
+    float values[OUTPUTS_N * OUTPUTS_VALUES];
+    float tags[OUTPUTS_N * OUTPUTS_TAGS];
+    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 1, 0, OUTPUTS_N, values),
+                 DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 2, 0, OUTPUTS_N, tags),
+                 DUNLIN_OK);
     for (int32_t i = 0; i < 3; i++) {
         cr_assert_eq(dunlin_trainer_get_output_metrics(trainer, i, &each[i]), DUNLIN_OK);
-        cr_expect_eq(each[i].n_examples, N);
-        cr_expect_eq(each[i].n_counted, N - (N + 3) / 4);
+        cr_expect_eq(each[i].n_examples, OUTPUTS_N);
+        cr_expect_eq(each[i].n_counted, OUTPUTS_N - (OUTPUTS_N + 3) / 4);
     }
     cr_expect_float_eq(all.loss, each[0].loss + 0.5 * each[1].loss + 2.0 * each[2].loss, 1e-9);
     cr_expect_eq(all.accuracy, each[0].accuracy);
@@ -339,27 +243,27 @@ Test(outputs, each_output_has_its_metrics)
     double right = 0.0;
     double weight = 0.0;
     double entropy = 0.0;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < OUTPUTS_N; i++) {
         const double w = (double)data.weights[i];
         weight += w;
-        for (int k = 0; k < VALUES; k++) {
-            const double d = (double)values[i * VALUES + k] - (double)data.values[i][k];
-            squares += w * d * d / VALUES;
+        for (int k = 0; k < OUTPUTS_VALUES; k++) {
+            const double d = (double)values[i * OUTPUTS_VALUES + k] - (double)data.values[i][k];
+            squares += w * d * d / OUTPUTS_VALUES;
         }
-        for (int k = 0; k < TAGS; k++) {
-            const double y = (double)tags[i * TAGS + k];
+        for (int k = 0; k < OUTPUTS_TAGS; k++) {
+            const double y = (double)tags[i * OUTPUTS_TAGS + k];
             const double t = (double)data.tags[i][k];
-            entropy += w * (log1p(exp(y)) - t * y) / TAGS;
+            entropy += w * (log1p(exp(y)) - t * y) / OUTPUTS_TAGS;
             right += w > 0.0 && (y > 0.0) == (t > 0.5) ? 1.0 : 0.0;
         }
     }
     cr_expect_float_eq(each[1].loss, squares / weight, 1e-6);
     cr_expect_float_eq(each[2].loss, entropy / weight, 1e-6);
-    cr_expect_float_eq(each[2].accuracy, right / (double)(each[2].n_counted * TAGS), 1e-9);
+    cr_expect_float_eq(each[2].accuracy, right / (double)(each[2].n_counted * OUTPUTS_TAGS), 1e-9);
     cr_expect_eq(dunlin_trainer_get_output_metrics(trainer, 3, &all), DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_trainer_get_output_metrics(trainer, -1, &all), DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_trainer_get_output_metrics(trainer, 0, NULL), DUNLIN_ARGUMENT);
-    cr_expect_eq(dunlin_trainer_predict_output(trainer, &data.source, 3, 0, N, values),
+    cr_expect_eq(dunlin_trainer_predict_output(trainer, &data.source, 3, 0, OUTPUTS_N, values),
                  DUNLIN_ARGUMENT);
     test_expect_text(trainer, "output 3 is not one of the model's 3");
     dunlin_trainer_destroy(trainer);
@@ -369,7 +273,7 @@ Test(outputs, each_output_has_its_metrics)
 static void expect_outputs_of(const dunlin_model *model)
 {
     static const char *const names[3] = {"class", "value", "tags"};
-    static const int64_t widths[3] = {CLASSES, VALUES, TAGS};
+    static const int64_t widths[3] = {OUTPUTS_CLASSES, OUTPUTS_VALUES, OUTPUTS_TAGS};
     cr_assert_eq(dunlin_model_count_outputs(model), 3);
     for (int32_t i = 0; i < 3; i++) {
         dunlin_model_output output = DUNLIN_MODEL_OUTPUT_INIT;
@@ -381,20 +285,20 @@ static void expect_outputs_of(const dunlin_model *model)
     }
     dunlin_model_output output = DUNLIN_MODEL_OUTPUT_INIT;
     cr_expect_eq(dunlin_model_get_output(model, 3, &output), DUNLIN_ARGUMENT);
-    cr_expect_eq(dunlin_model_n_outputs(model), CLASSES);
+    cr_expect_eq(dunlin_model_n_outputs(model), OUTPUTS_CLASSES);
 }
 
 /* What is written has all outputs, and each may be chosen. */
 Test(outputs, a_file_has_them_by_name)
 {
-    open_data(false);
-    dunlin_model *model = three_outputs(true, 3);
+    outputs_open(&data, false);
+    dunlin_model *model = outputs_model(true, 3);
     expect_outputs_of(model);
-    const dunlin_trainer_options options = three_options();
+    const dunlin_trainer_options options = outputs_options(all_losses);
     dunlin_trainer *trainer = test_create(model, &options);
     char *path = test_temp_path("outputs.onnx");
-    float written[2][N * TAGS];
-    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 2, 0, N, written[0]),
+    float written[2][OUTPUTS_N * OUTPUTS_TAGS];
+    cr_assert_eq(dunlin_trainer_predict_output(trainer, &data.source, 2, 0, OUTPUTS_N, written[0]),
                  DUNLIN_OK);
     cr_assert_eq(dunlin_trainer_export_onnx(trainer, path), DUNLIN_OK, "%s",
                  dunlin_trainer_last_error(trainer)->text);
@@ -417,7 +321,7 @@ Test(outputs, a_file_has_them_by_name)
                  error.text);
     expect_outputs_of(again);
     dunlin_trainer *second = test_create(again, &options);
-    cr_assert_eq(dunlin_trainer_predict_output(second, &data.source, 2, 0, N, written[1]),
+    cr_assert_eq(dunlin_trainer_predict_output(second, &data.source, 2, 0, OUTPUTS_N, written[1]),
                  DUNLIN_OK);
     cr_expect(memcmp(written[0], written[1], sizeof written[0]) == 0);
     dunlin_trainer_destroy(second);
@@ -426,7 +330,7 @@ Test(outputs, a_file_has_them_by_name)
     cr_assert_eq(dunlin_model_open_sized(path, &sizes, NULL, &again, &error), DUNLIN_OK, "%s",
                  error.text);
     cr_expect_eq(dunlin_model_count_outputs(again), 1);
-    cr_expect_eq(dunlin_model_n_outputs(again), TAGS);
+    cr_expect_eq(dunlin_model_n_outputs(again), OUTPUTS_TAGS);
     cr_expect_eq(dunlin_model_n_parameters(again), 6); /* trunk, to_value, to_tags */
     dunlin_model_destroy(again);
     (void)unlink(path);
@@ -437,21 +341,21 @@ Test(outputs, a_file_has_them_by_name)
 
 Test(outputs, a_predictor_gives_the_first)
 {
-    open_data(false);
-    dunlin_model *model = three_outputs(true, 3);
-    const dunlin_trainer_options options = three_options();
+    outputs_open(&data, false);
+    dunlin_model *model = outputs_model(true, 3);
+    const dunlin_trainer_options options = outputs_options(all_losses);
     dunlin_trainer *trainer = test_create(model, &options);
     dunlin_predictor *predictor = NULL;
     dunlin_error error = {0};
-    float rows[2][N * CLASSES];
+    float rows[2][OUTPUTS_N * OUTPUTS_CLASSES];
     int64_t n = 0;
     float *weights = test_weights(trainer, &n);
-    cr_assert_eq(dunlin_trainer_predict(trainer, &data.source, 0, N, rows[0]), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_predict(trainer, &data.source, 0, OUTPUTS_N, rows[0]), DUNLIN_OK);
     cr_assert_eq(dunlin_predictor_create(model, NULL, &predictor, &error), DUNLIN_OK, "%s",
                  error.text);
     cr_assert_eq(dunlin_predictor_set_weights(predictor, DUNLIN_WEIGHTS_ALL, 0, n, weights, &error),
                  DUNLIN_OK, "%s", error.text);
-    cr_assert_eq(dunlin_predictor_predict(predictor, &data.source, 0, N, rows[1], &error),
+    cr_assert_eq(dunlin_predictor_predict(predictor, &data.source, 0, OUTPUTS_N, rows[1], &error),
                  DUNLIN_OK, "%s", error.text);
     cr_expect(memcmp(rows[0], rows[1], sizeof rows[0]) == 0);
     free(weights);
@@ -512,169 +416,4 @@ Test(outputs, auxiliary_heads_take_the_same_label)
     free(without);
     free(with);
     dunlin_model_destroy(model);
-}
-
-/* --- what does not fit --- */
-
-static void expect_options_refused(const dunlin_model *model, const dunlin_trainer_options *options,
-                                   dunlin_status status, const char *text)
-{
-    dunlin_trainer *trainer = NULL;
-    dunlin_error error = {0};
-    cr_expect_eq(dunlin_trainer_create(model, options, &trainer, &error), status, "%s: %s", text,
-                 error.text);
-    cr_expect(strstr(error.text, text) != NULL, "%s: %s", text, error.text);
-}
-
-Test(outputs, bad_losses_are_refused)
-{
-    dunlin_model *model = three_outputs(false, 3);
-    dunlin_trainer_options options = three_options();
-    all_losses[1].name = "valu";
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT,
-                           "\"valu\" is none of the model's 3 outputs");
-    all_losses[1].name = NULL;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "is none of");
-    all_losses[1].name = "class";
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "named twice");
-    all_losses[1].name = "value";
-    all_losses[1].weight = -1.0F;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "\"value\": weight is -1");
-    all_losses[1].weight = NAN;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "\"value\": weight is");
-    all_losses[1].weight = 1.0F;
-    all_losses[1].label_smoothing = 0.5F;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "label_smoothing is 0.5");
-    all_losses[1].label_smoothing = 0.0F;
-    all_losses[2].loss = (dunlin_loss)17;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "loss is 17");
-    fill_losses(all_losses, 0.0F, 0.0F, 0.0F);
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "weights of all 3 outputs are 0");
-    options = three_options();
-    options.n_outputs = 0;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "n_outputs is 0");
-    options.n_outputs = -1;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "n_outputs is -1");
-    options = three_options();
-    options.has_ignore_label = true;
-    expect_options_refused(model, &options, DUNLIN_UNSUPPORTED, "has_ignore_label");
-    all_losses[0].struct_size = 0;
-    options.has_ignore_label = false;
-    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "dunlin_output_loss");
-    options = test_options(8);
-    options.precision = "int8";
-    options.lr = 0.01F;
-    options.momentum = 0.0F;
-    options.weight_decay = 0.0F;
-    dunlin_trainer *trainer = NULL;
-    cr_expect_neq(dunlin_trainer_create(model, &options, &trainer, NULL), DUNLIN_OK);
-    dunlin_model_destroy(model);
-}
-
-static void expect_refused(dunlin_trainer *trainer, const dunlin_source *source,
-                           dunlin_status status, const char *text)
-{
-    const int64_t indices[3] = {0, 1, 2};
-    cr_expect_eq(dunlin_trainer_step(trainer, source, indices, 3, NULL), status, "%s: %s", text,
-                 dunlin_trainer_last_error(trainer)->text);
-    test_expect_text(trainer, text);
-}
-
-Test(outputs, answers_that_do_not_fit_are_refused)
-{
-    open_data(false);
-    dunlin_model *model = three_outputs(false, 3);
-    const dunlin_trainer_options options = three_options();
-    dunlin_trainer *trainer = test_create(model, &options);
-    dunlin_source source = data.source;
-    source.n_answers = 2;
-    expect_refused(trainer, &source, DUNLIN_MISMATCH,
-                   "the source has answers for 2 outputs; the model has 3");
-    source = data.source;
-    data.answers[1].name = "tags";
-    expect_refused(trainer, &source, DUNLIN_MISMATCH, "answer 1 of the source is called \"tags\"");
-    data.answers[1].name = NULL;
-    data.answers[1].n_targets = 4;
-    expect_refused(trainer, &source, DUNLIN_MISMATCH, "output \"value\": the source has 4 targets");
-    data.answers[1].n_targets = 0;
-    expect_refused(trainer, &source, DUNLIN_ARGUMENT,
-                   "output \"value\": the source has no targets");
-    data.answers[1].n_targets = VALUES;
-    data.answers[0].n_targets = CLASSES;
-    expect_refused(trainer, &source, DUNLIN_MISMATCH, "the loss is over labels");
-    data.answers[0].n_targets = 0;
-    data.answers[0].n_labels = 2;
-    expect_refused(trainer, &source, DUNLIN_MISMATCH, "output \"class\": the source has 2 labels");
-    data.answers[0].n_labels = 0;
-    source.answers = NULL;
-    source.n_answers = 0;
-    expect_refused(trainer, &source, DUNLIN_MISMATCH, "one answer for all outputs");
-    source = data.source;
-    source.read_arrays_fn = NULL;
-    expect_refused(trainer, &source, DUNLIN_ARGUMENT, "no read_fn");
-    data.labels[1] = CLASSES;
-    expect_refused(trainer, &data.source, DUNLIN_DATA, "label 7 of example 1");
-    data.labels[1] = 0;
-    data.values[2][1] = NAN;
-    expect_refused(trainer, &data.source, DUNLIN_DATA, "target 1 of example 2");
-    data.values[2][1] = 0.0F;
-    data.tags[0][4] = 1.5F;
-    expect_refused(trainer, &data.source, DUNLIN_DATA, "target 4 of example 0 is 1.5");
-    dunlin_trainer_destroy(trainer);
-    dunlin_model_destroy(model);
-}
-
-static void expect_arrays_refused(const dunlin_arrays *arrays, dunlin_status status,
-                                  const char *text)
-{
-    dunlin_arrays_view view;
-    dunlin_source source;
-    dunlin_error error = {0};
-    cr_expect_eq(dunlin_source_from_arrays(arrays, &view, &source, &error), status, "%s", text);
-    cr_expect(strstr(error.text, text) != NULL, "%s: %s", text, error.text);
-}
-
-Test(outputs, bad_arrays_of_answers_are_refused)
-{
-    open_data(false);
-    dunlin_arrays arrays = DUNLIN_ARRAYS_INIT;
-    arrays.n = N;
-    arrays.inputs = &data.input;
-    arrays.n_inputs = 1;
-    arrays.answers = data.answers;
-    expect_arrays_refused(&arrays, DUNLIN_LIMIT, "0 answers: the limits are 1 and 16");
-    arrays.n_answers = 3;
-    arrays.labels = data.labels;
-    expect_arrays_refused(&arrays, DUNLIN_ARGUMENT, "answers go with inputs");
-    arrays.labels = NULL;
-    data.answers[1].values = NULL;
-    expect_arrays_refused(&arrays, DUNLIN_ARGUMENT, "answer 1");
-    data.answers[1].values = data.values;
-    data.answers[1].n_targets = INT64_MAX;
-    expect_arrays_refused(&arrays, DUNLIN_OVERFLOW, "address space");
-    data.answers[1].n_targets = -1;
-    expect_arrays_refused(&arrays, DUNLIN_ARGUMENT, "-1 targets");
-}
-
-Test(outputs, the_builder_refuses_outputs_that_cannot_be)
-{
-    const dunlin_shape row = {1, {3}};
-    dunlin_builder *b = NULL;
-    dunlin_model *model = NULL;
-    dunlin_error error = {0};
-    const char *const empty[2] = {"", NULL};
-    for (int form = 0; form < 5; form++) {
-        cr_assert_eq(dunlin_builder_create(NULL, &b), DUNLIN_OK);
-        const dunlin_value x = dunlin_builder_input(b, "x", &row);
-        const dunlin_value y = dunlin_builder_dense(b, "fc", x, 4);
-        const dunlin_value two[2] = {y, form == 1 ? 99 : y};
-        const int32_t n = form == 2 ? 0 : form == 3 ? DUNLIN_MODEL_MAX_OUTPUTS + 1 : 2;
-        const dunlin_status status =
-            dunlin_builder_finish_outputs(b, two, form == 4 ? empty : NULL, n, &model, &error);
-        cr_expect_eq(status, form == 0 ? DUNLIN_MODEL : DUNLIN_ARGUMENT, "%d: %s", form,
-                     error.text);
-        cr_expect_null(model);
-    }
-    cr_assert_eq(dunlin_builder_create(NULL, &b), DUNLIN_OK);
-    cr_expect_eq(dunlin_builder_finish_outputs(b, NULL, NULL, 1, &model, &error), DUNLIN_ARGUMENT);
 }

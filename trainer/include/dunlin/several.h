@@ -14,7 +14,8 @@
  * auxiliary heads take it. Metrics have the weighted sum as their loss, and else are the first
  * output's; dunlin_trainer_get_output_metrics() has each output's own. Predictions are the first
  * output's too, but for dunlin_trainer_predict_output(). Class weights belong to the first output,
- * labels cannot be ignored with several, and a precision of integers has one output.
+ * labels cannot be ignored with several, and a precision of integers has one output. Costs are
+ * measured where one answer does for all outputs (MISMATCH else).
  *
  * Losses with a margin m compare embeddings; t in [0, 1] is a target. DUNLIN_LOSS_CONTRASTIVE over
  * a distance y (Hadsell et al. 2006): t y^2 + (1 - t) max(0, m - y)^2, right on its side of m / 2.

@@ -365,6 +365,20 @@ static dunlin_status check_answers(const dunlin_arrays *arrays, dunlin_error *er
     return DUNLIN_OK;
 }
 
+/* Of several inputs x is nothing: answers are read as of an x without bytes. */
+static void leave_x_out(dunlin_arrays *arrays)
+{
+    if (arrays->inputs == NULL) {
+        return;
+    }
+    arrays->x = arrays->inputs;
+    arrays->shape = (dunlin_shape){1, {1}};
+    arrays->dtype = DUNLIN_U8;
+    arrays->mean = NULL;
+    arrays->std = NULL;
+    arrays->scale = 0.0F;
+}
+
 dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arrays_view *view,
                                         dunlin_source *out_source, size_t source_bytes,
                                         dunlin_error *out_error)
@@ -372,15 +386,7 @@ dunlin_status dunlin_arrays_fill_source(const dunlin_arrays *arrays, dunlin_arra
     dunlin__error_clear(out_error);
     dunlin_arrays taken = DUNLIN_ARRAYS_INIT;
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_arrays, arrays, &taken, out_error));
-    if (taken.inputs != NULL) {
-        /* Answers are read as of an x without bytes. */
-        taken.x = taken.inputs;
-        taken.shape = (dunlin_shape){1, {1}};
-        taken.dtype = DUNLIN_U8;
-        taken.mean = NULL;
-        taken.std = NULL;
-        taken.scale = 0.0F;
-    }
+    leave_x_out(&taken);
     if (taken.x == NULL || view == NULL || out_source == NULL) {
         return dunlin__fail(out_error, DUNLIN_ARGUMENT, "data", 0, "arrays: %s is NULL",
                             taken.x == NULL ? "x"

@@ -7,8 +7,8 @@
  * been.
  */
 #include "choice.h"
+#include "cut_ends.h"
 #include "emit_integer.h"
-#include "ends.h"
 #include "graph/emit.h"
 #include "graph/rounded.h"
 #include "integer/precision.h"

@@ -1,8 +1,8 @@
 /*
- * ends.h - a network with several outputs without what their losses take from their ends.
+ * cut_ends.h - a network with several outputs without what their losses take from their ends.
  */
-#ifndef DUNLIN_STEP_ENDS_H
-#define DUNLIN_STEP_ENDS_H
+#ifndef DUNLIN_STEP_CUT_ENDS_H
+#define DUNLIN_STEP_CUT_ENDS_H
 
 #include "graph/build.h"
 #include "graph/end.h"

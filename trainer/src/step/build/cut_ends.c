@@ -1,8 +1,8 @@
 /*
- * ends.c - a network with several outputs without what their losses take from their ends, or
+ * cut_ends.c - a network with several outputs without what their losses take from their ends, or
  * without all but one of them.
  */
-#include "ends.h"
+#include "cut_ends.h"
 
 #include "net/outputs.h"
 #include "net/parts.h"
