@@ -134,8 +134,8 @@ grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 
 # A text by role: the loss is a token's, and its exponential stands beside it.
-"$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles --clients 4 --cohort 2 --rounds 2 --batch 8 --lr 0.1 \
-    --max-examples 60 --seed 1 --json "$work/text.json" >"$work/out"
+"$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles --clients 24 --cohort 4 --rounds 2 --batch 8 --lr 0.03 \
+    --seed 1 --json "$work/text.json" >"$work/out"
 grep -q "perplexity " "$work/out"
 python3 - "$work/text.json" <<'PYTHON'
 import json, math, sys

@@ -116,7 +116,7 @@ static const struct {
     {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
     {"shapes", 3, 0, 4},       {"pairs", 1, 0, 2},
     {"shakespeare", 0, 0, 65}, {"shakespeare_bpe", 0, 0, 1024},
-    {MADE_TEXT, 0, 0, 40},
+    {MADE_TEXT, 0, 0, 28},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 

@@ -98,7 +98,8 @@ static void add_judges(const fleet_flags *flags, json_t *task)
 
 int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
-    dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    const dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    const bool is_text = data_is_text(&flags->choice); /* has neither image nor channels */
     json_t *plan =
         json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "epochs", (json_int_t)flags->epochs, "batch",
                   (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
@@ -109,9 +110,10 @@ int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const c
     json_t *task = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:I, s:o}", "population",
         flags->population, "task", "train", "model", flags->model, "image",
-        (json_int_t)shape.dims[1], "channels", (json_int_t)shape.dims[0], "classes",
-        (json_int_t)dunlin_dataset_n_classes(world->dataset), "rounds", (json_int_t)flags->n_rounds,
-        "cohort", (json_int_t)flags->cohort, "clients",
+        (json_int_t)shape.dims[1], "channels", (json_int_t)(is_text ? 0 : shape.dims[0]), "classes",
+        (json_int_t)(is_text ? dunlin_model_n_outputs(world->model)
+                             : dunlin_dataset_n_classes(world->dataset)),
+        "rounds", (json_int_t)flags->n_rounds, "cohort", (json_int_t)flags->cohort, "clients",
         flags->devices_file != NULL || flags->buffered != NULL ? (json_int_t)0
                                                                : (json_int_t)flags->n_clients,
         "over_select", flags->over_select, "deadline_s", flags->deadline_s, "seed",

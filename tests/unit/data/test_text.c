@@ -215,7 +215,7 @@ Test(text, made_text)
     cr_expect_neq(memcmp(x[0], x[2], sizeof x[0]), 0);
     cr_expect(dunlin_dataset_is_synthetic(sets[0]));
     cr_expect_eq(dunlin_dataset_n_natural_clients(sets[0]), 24);
-    cr_expect_leq(dunlin_dataset_n_classes(sets[0]), 40);
+    cr_expect_leq(dunlin_dataset_n_classes(sets[0]), 28);
     cr_expect_gt(dunlin_dataset_n_examples(sets[0]), 800);
     for (int i = 0; i < 3; i++) {
         dunlin_dataset_close(sets[i]);
@@ -234,6 +234,7 @@ Test(text, what_is_refused)
         {"said by nobody\n", 15, {1, {4}}, DUNLIN_DATA, "does not begin with a role's name"},
         {"\n\n\n", 3, {1, {4}}, DUNLIN_DATA, "is empty"},
         {"A:\nab\0cdefgh\n", 13, {1, {4}}, DUNLIN_DATA, "has a byte of 0"},
+        {"A:\n", 3, {1, {4}}, DUNLIN_DATA, "no role says 4 tokens and one more"},
         {"A:\nabc\n", 7, {1, {4}}, DUNLIN_DATA, "no role says 4 tokens and one more"},
         {small, sizeof small - 1, {2, {4, 4}}, DUNLIN_UNSUPPORTED, "not of 2 dimensions"},
         {small, sizeof small - 1, {1, {70000}}, DUNLIN_UNSUPPORTED, "1 to 65536 tokens"},

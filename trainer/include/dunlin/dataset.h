@@ -219,7 +219,7 @@ DUNLIN_API uint64_t dunlin_dataset_decode_peak(const dunlin_dataset *dataset);
 /**
  * @return the examples as they are stored, one after the other, in order: a byte for each channel
  * and pixel, a float for each feature, an int32 for each token. Borrowed; for a checksum of what
- * was trained on. NULL, and 0 bytes, of "random" and of a folder: their
+ * was trained on. NULL, and 0 bytes, of "random", "shapes", texts and folders: their
  * examples are made when they are read.
  */
 DUNLIN_API const void *dunlin_dataset_stored(const dunlin_dataset *dataset, uint64_t *out_n_bytes);

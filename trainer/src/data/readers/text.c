@@ -91,6 +91,14 @@ static dunlin_status fail_memory(dunlin_error *error, size_t n)
     return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for %zu tokens", n);
 }
 
+static dunlin_status fail_short(const dunlin_dataset *set, const text_examples *examples,
+                                dunlin_error *error)
+{
+    return dunlin__fail(error, DUNLIN_DATA, "data", 0,
+                        "%s: no role says %" PRId64 " tokens and one more", set->title,
+                        examples->sequence);
+}
+
 /* Learns of the training parts, with a byte of 0 where a test part is. */
 static dunlin_status learn(text_examples *examples, const dunlin_text *text, int32_t vocabulary,
                            dunlin_error *error)
@@ -153,9 +161,7 @@ static dunlin_status take_split(dunlin_dataset *set, const dunlin_data_request *
         n_of[role] = examples->n_starts - n_before;
     }
     if (examples->n_starts == 0) {
-        return dunlin__fail(error, DUNLIN_DATA, "data", 0,
-                            "%s: no role says %" PRId64 " tokens and one more", set->title,
-                            examples->sequence);
+        return fail_short(set, examples, error);
     }
     DUNLIN_TRY(dunlin__data_alloc_labels(
         set, dunlin__data_limit(request, (int64_t)examples->n_starts), error));
@@ -205,6 +211,9 @@ dunlin_status dunlin__data_take_text(dunlin_dataset *set, const dunlin_data_requ
     set->maker_ctx = examples;
     int32_t vocabulary = 0;
     DUNLIN_TRY(settle_sizes(examples, &request->options, set->title, &vocabulary, error));
+    if (text->n == 0) { /* roles that say nothing */
+        return fail_short(set, examples, error);
+    }
     dunlin__byte_pairs_init(&examples->pairs, text->bytes, text->n, &set->alloc);
     if (has_pairs) {
         DUNLIN_TRY(learn(examples, text, vocabulary, error));
