@@ -59,7 +59,7 @@ if [ $is_short = no ]; then
     same fedadam --strategy fedadam --server-lr 0.01 --partition dirichlet:0.3
     same median --strategy trimmed_mean:0.2 --momentum 0
 fi
-same statistics --model cnn_bn --evaluate --evaluate-every 2 --batch 8
+same statistics --model tiny_bn --evaluate --evaluate-every 2 --batch 8
 same packed --compress up:int4+rotate+entropy --update-clip 0.05 --update-clip-quantile 0.5
 [ $is_short = yes ] || same chosen --compress up:topk:0.1 --optimizer adam --lr 0.002
 [ $is_short = yes ] || same integers --precision niti

@@ -44,7 +44,7 @@ same() {
     done
 }
 same plain "1 2 4 8" --rounds 3
-same statistics "2" --rounds 3 --model cnn_bn --strategy fedadam --server-lr 0.01
+same statistics "2" --rounds 3 --model tiny_bn --strategy fedadam --server-lr 0.01
 same bound "3" --rounds 2 --partition dirichlet:0.02 --batch 4 --lr 0.002 --cohort 12
 same packed "2" --rounds 2 --compress up:int4+rotate --update-clip 0.05
 python3 -c 'import json; assert json.load(open("bound.3.json"))["rounds"][0]["scaled"] > 0, "nothing was scaled"'
