@@ -101,7 +101,7 @@ for row in ends:
     assert int(row["assigned"]) >= dropped and 0 <= number(row, "worst_tenth") <= number(row, "device_accuracy") <= 1, row
     assert number(row, "class_least") <= number(row, "class_most"), row
 by = {(row["condition"], row["algorithm"]): row for row in ends}
-assert int(by["none", "fedavg"]["late"]) == int(by["none", "fedavg"]["failure"]) == 0, by["none", "fedavg"]
+assert int(by["none", "fedavg"]["conditions"]) == int(by["none", "fedavg"]["failure"]) == 0, by["none", "fedavg"]
 assert number(by["hardware", "fedavg"], "sim_hours") > number(by["none", "fedavg"], "sim_hours")
 assert int(by["all", "fedprox, part of the work"]["partial"]) > 0 == int(by["all", "fedprox"]["partial"])
 assert len(directions) == 5 and {row["cases"] for row in directions} == {"1"}

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define MODEL "lenet5"
-#define RATE 0.05
 #define DEADLINE_S 180
 #define MOST_WORDS 80
 #define WORD_BYTES 64
@@ -39,7 +38,7 @@ const hetero_algorithm hetero_algorithms[HETERO_ALGORITHMS] = {
 };
 
 static const hetero_extent whole = {200, 20, 60, 20000, 2, 10};
-static const hetero_extent quick = {40, 6, 5, 1600, 2, 10};
+static const hetero_extent quick = {40, 8, 12, 2400, 2, 10};
 
 static const char *const causes[] = {"late",   "surplus", "conditions", "failure",
                                      "memory", "refused", "error",      NULL};
@@ -137,8 +136,8 @@ static void make_command(const study_flags *flags, const run_case *what, const c
     push(to, "--model", MODEL);
     push(to, "--dataset", what->dataset);
     push(to, "--partition", what->condition->data ? "dirichlet:0.3" : "iid");
-    push(to, "--lr", "0.05");
-    push(to, "--momentum", "0");
+    push(to, "--lr", "0.02");
+    push(to, "--windows", "30000:60000"); /* so that a round fills up in less than a minute */
     push(to, "--retry-refused-ms", "10000:300000");
     push_int(to, "--clients", size->n_clients);
     push_int(to, "--cohort", size->cohort);
@@ -435,7 +434,8 @@ const study_kind study_heterogeneity = {
     .method =
         "Fleets in simulated time with the real client, server and training (LeNet-5 on digits): "
         "200 devices of phones2019 by seed, 20 a round, 60 rounds, two epochs of batch 10 at rate "
-        "0.05 (--quick: 40, 6 and 5). Hardware: speed class, memory and rates, or those of a "
+        "0.02, momentum 0.9 (--quick: 40, 8 and 12). Hardware: speed class, memory and rates, or "
+        "those of a "
         "middle phone for all; state: charger, Wi-Fi, use, battery and crashes over the day, or "
         "always there; data: Dirichlet 0.3, or shared out evenly. A step's time is the roofline's, "
         "scaled so that a middle phone trains for a minute and downloads for ten seconds, as "
