@@ -209,7 +209,11 @@ static void check_bits(const dunlin_model *model, const dunlin_trainer_options *
     options.least_budget_bytes = 1;
     expect_same(&w, &options, "updates at the end", 1);
     cr_assert_eq(dunlin_trainer_estimate(model, base, &report, NULL), DUNLIN_OK);
-    for (uint64_t i = 0; i < 4; i++) {
+    /* A small network's plan is smaller than the least budget, which the planner's tables are in.
+     */
+    const bool has_budgets = report.least_budget_bytes < report.planned_bytes;
+    cr_expect(has_budgets || !has_norm || base->batch < 64);
+    for (uint64_t i = 0; has_budgets && i < 4; i++) {
         options = *base;
         options.budget_bytes =
             report.least_budget_bytes + (report.planned_bytes - report.least_budget_bytes) * i / 3;
@@ -237,7 +241,7 @@ Test(products, bits_of_a_network_with_batch_norm)
 {
     dunlin_model *model = product_normed_model();
     for (size_t i = 0; i < PRODUCT_ROWS; i++) {
-        dunlin_trainer_options options = product_options(product_rows[i].name, 7);
+        dunlin_trainer_options options = product_options(product_rows[i].name, 64);
         if (i > 0) { /* rows differ in what they round, not in where it stands */
             expect_at_least_budget(model, &options);
             continue;
