@@ -222,7 +222,7 @@ static void check_bits(const dunlin_model *model, const dunlin_trainer_options *
     free(weights);
 }
 
-/* The least memory, in which slices are the shortest and most is made again. */
+/* The least memory, in which slices are the shortest and most is recomputed. */
 static void expect_at_least_budget(const dunlin_model *model, const dunlin_trainer_options *base)
 {
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
