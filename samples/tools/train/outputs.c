@@ -100,7 +100,8 @@ void train_name_scores(const dunlin_model *model, train_result *result)
     for (int32_t i = 0; i < result->n_scores; i++) {
         dunlin_model_output output = DUNLIN_MODEL_OUTPUT_INIT;
         if (dunlin_model_get_output(model, i, &output) == DUNLIN_OK) {
-            result->score_names[i] = output.name;
+            (void)snprintf(result->score_names[i], sizeof result->score_names[i], "%s",
+                           output.name);
         }
     }
 }

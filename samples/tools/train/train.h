@@ -192,8 +192,8 @@ dunlin_status train_set_bits(const train_flags *flags, dunlin_trainer *trainer, 
 /* outputs.c: --outputs. The flags must not move after it. */
 int train_check_several(train_flags *flags);
 void train_choose_outputs(const train_flags *flags, dunlin_trainer_options *options);
-/* Of a model with several outputs: their names, which the model owns; what each scored in the last
- * evaluation; and a line for each. */
+/* Of a model with several outputs: their names; what each scored in the last evaluation; and a line
+ * for each. */
 void train_name_scores(const dunlin_model *model, train_result *result);
 void train_take_scores(const dunlin_trainer *trainer, train_result *result);
 void train_print_scores(const train_flags *flags, const train_result *result);
@@ -253,8 +253,8 @@ struct train_result {
     bool is_stopped;
     bool has_eval;
     dunlin_metrics scores[DUNLIN_MODEL_MAX_OUTPUTS]; /* of the test split, by output */
-    const char *score_names[DUNLIN_MODEL_MAX_OUTPUTS];
-    int32_t n_scores; /* 0: there is one output */
+    char score_names[DUNLIN_MODEL_MAX_OUTPUTS][128]; /* shortened to that */
+    int32_t n_scores;                                /* 0: there is one output */
     bool is_log_lost; /* reported; all else was written, and the program fails at its end */
     dunlin_metrics eval;
     train_confusion confusion; /* of the same evaluation */
