@@ -356,5 +356,26 @@ rmdir "$swaps" || complain "swaps left files"
 run 1 $small --steps 2 --policy vdnn --budget "$least" --swap-dir nowhere
 error_has "nowhere"
 
+# Two images an example; outputs by name.
+run 0 --model siamese --dataset pairs --max-examples 96 --batch 16 --steps 4 --eval --json pairs.json
+[ -n "$(value pairs.json test_accuracy)" ] || complain "pairs were not evaluated"
+run 1 --model siamese --dataset shapes --steps 1
+run 1 --model lenet5 --dataset pairs --steps 1
+error_has "pairs are two square images"
+# shellcheck disable=SC2086
+run 0 $small --steps 2 --outputs classifier.5/out=0.5 --json half.json
+# shellcheck disable=SC2086
+run 0 $small --steps 2 --json whole.json
+[ "$(value half.json weights_hash)" != "$(value whole.json weights_hash)" ] || complain "a weight of 0.5 changes nothing"
+# shellcheck disable=SC2086
+run 1 $small --steps 1 --outputs other
+error_has '"other" is none of the model'
+# shellcheck disable=SC2086
+run 2 $small --steps 1 --outputs other=x
+error_has "expected a weight"
+# shellcheck disable=SC2086
+run 2 $small --steps 1 --outputs a,,b
+error_has "a name is empty"
+
 [ $failed = 0 ] && echo "dunlin-train: all as expected"
 exit $failed
