@@ -415,10 +415,9 @@ static int check_server(const fleet_flags *flags)
 static int check(fleet_flags *flags)
 {
     int (*const checks[])(fleet_flags *) = {
-        check_partition,      check_algorithm,  check_batch,
-        check_retry,          check_validation, fleet_check_strategy,
-        fleet_check_compress, fleet_check_dp,   fleet_check_secagg,
-        fleet_check_unequal};
+        check_partition,    check_algorithm,      check_batch,          check_retry,
+        check_validation,   fleet_check_strategy, fleet_check_compress, fleet_check_dp,
+        fleet_check_secagg, fleet_check_unequal};
     if (flags->make_devices != NULL) {
         return sim_check_make(flags);
     }

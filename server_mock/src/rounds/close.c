@@ -137,7 +137,7 @@ static dunlin_status make_secure_base(closing *all, uint64_t number, dunlin__pub
     dunlin_status status = dunlin__secure_sum(server, mean.path.text, &result, all->error);
     if (status == DUNLIN_OK) {
         const dunlin__base_work work = {.from = all->from_file, .inputs = &mean, .n_inputs = 1};
-        all->row.weight_sum = (double)result.weights;
+        all->tally.weight_sum = (double)result.weights;
         status = dunlin__base_make(server, &work, number, out_model, all->error);
     }
     (void)unlink(mean.path.text);

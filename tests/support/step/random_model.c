@@ -1,7 +1,5 @@
-/*
- * random_model.c - random networks of step_support.h: images, signals or
- * tokens, a draw of the layers that the builder offers.
- */
+/* random_model.c - random networks of step_support.h: images, signals or tokens, a draw of the
+ * layers that the builder offers. */
 #include "random.h"
 #include "random_parts.h"
 #include "step_support.h"

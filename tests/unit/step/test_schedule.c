@@ -264,9 +264,9 @@ Test(schedule, older_checkpoints_are_read_and_newer_ones_refused)
     cr_expect_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_OK, "%s", error_of(other));
     expect_equal(trainer, other);
     cr_assert_eq(dunlin_trainer_save_checkpoint(trainer, path), DUNLIN_OK);
-    set_version(path, 5);
+    set_version(path, 6);
     cr_expect_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_VERSION);
-    expect_text(other, "format version 5");
+    expect_text(other, "format version 6");
     (void)unlink(path);
     free(path);
     dunlin_trainer_destroy(other);

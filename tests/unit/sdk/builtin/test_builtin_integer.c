@@ -233,13 +233,13 @@ Test(builtin_integer, what_integers_have_not_is_refused_by_name)
     const dunlin_task_schedule schedule = {.struct_size = sizeof schedule, .n_rounds = 2};
     builtin_bench b;
     begin(&b, 1);
-    b.task.precision = "octo";
-    expect_refused(&b, DUNLIN_UNSUPPORTED, "precision \"octo\" is not in this build");
+    b.task.precision = "int4";
+    expect_refused(&b, DUNLIN_UNSUPPORTED, "precision \"int4\" is not in this build");
     b.task.precision = "a-name-of-more-than-15-characters";
     expect_refused(&b, DUNLIN_LIMIT, "a precision's name of 33 characters");
     b.task.precision = "niti";
     b.task.lr = 0.1F;
-    expect_refused(&b, DUNLIN_UNSUPPORTED, "precision niti and a learning rate");
+    expect_refused(&b, DUNLIN_UNSUPPORTED, "precision niti has no learning rate");
     b.task.lr = 0.0F;
     b.task.proximal_mu = 0.1F;
     expect_refused(&b, DUNLIN_UNSUPPORTED, "precision niti and FedProx");

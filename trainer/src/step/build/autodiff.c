@@ -16,6 +16,7 @@
 #include "net/outputs.h"
 #include "net/parts.h"
 #include "ops/common/op.h"
+#include "shrink.h"
 
 #include <mem/checked.h>
 #include <mem/support.h>
@@ -291,39 +292,6 @@ static dunlin_status emit_all(dunlin_emit *emit)
     return emit->status;
 }
 
-/* Gives back what the arrays have grown too large. */
-static bool shrink_array(const dunlin_alloc *alloc, void **array, size_t *capacity, size_t n,
-                         size_t bytes)
-{
-    if (n == *capacity || n == 0) {
-        return true;
-    }
-    void *exact = dunlin__alloc_array(alloc, n, bytes);
-    if (exact == NULL) {
-        return false;
-    }
-    memcpy(exact, *array, n * bytes);
-    dunlin__free_array(alloc, *array, *capacity, bytes);
-    *array = exact;
-    *capacity = n;
-    return true;
-}
-
-static dunlin_status shrink_graph(dunlin_step_graph *graph, dunlin_error *error)
-{
-    void *tensors = graph->tensors;
-    void *ops = graph->ops;
-    bool is_ok = shrink_array(&graph->alloc, &tensors, &graph->tensors_capacity, graph->n_tensors,
-                              sizeof *graph->tensors);
-    is_ok = is_ok && shrink_array(&graph->alloc, &ops, &graph->ops_capacity, graph->n_ops,
-                                  sizeof *graph->ops);
-    graph->tensors = tensors;
-    graph->ops = ops;
-    return is_ok ? DUNLIN_OK
-                 : dunlin__fail(error, DUNLIN_MEMORY, "step", 0, "no memory for a graph of %zu ops",
-                                graph->n_ops);
-}
-
 /* A row of logits a sample, a pixel, or a token: the classes are what lies together. */
 static dunlin_status describe_output(const dunlin_net *net, uint32_t value, dunlin_step_output *out,
                                      dunlin_error *error)
@@ -455,7 +423,7 @@ static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
     dunlin__free_array(alloc, emit->chains, net->n_nodes + 1, sizeof *emit->chains);
     dunlin__free_array(alloc, emit->leaves, emit->leaves_capacity, sizeof *emit->leaves);
     dunlin__free_array(alloc, emit, 1, sizeof *emit);
-    return status == DUNLIN_OK ? shrink_graph(graph, error) : status;
+    return status == DUNLIN_OK ? dunlin__step_shrink(graph, error) : status;
 }
 
 static dunlin_status build_into(const dunlin_net *whole, const dunlin_step_build_options *options,

@@ -1,5 +1,5 @@
 /*
- * outputs.c - the outputs of the graph that were asked for, as the network's.
+ * read_outputs.c - the outputs of the graph that were asked for, as the network's.
  */
 #include "net/outputs.h"
 #include "onnx/node/import.h"
