@@ -4,6 +4,7 @@
  */
 #include "context.h"
 
+#include "net/outputs.h"
 #include "options.h"
 #include "rungs.h"
 
@@ -104,6 +105,13 @@ void dunlin__trainer_unprepare(dunlin_trainer *trainer)
 {
     dunlin__trainer_unprepare_train(trainer);
     dunlin__program_free(&trainer->infer);
+    const size_t n_outputs = dunlin__net_n_outputs(&trainer->net);
+    dunlin__free_array(&trainer->counter.hooks, trainer->losses, n_outputs,
+                       sizeof *trainer->losses);
+    dunlin__free_array(&trainer->counter.hooks, trainer->output_metrics, n_outputs,
+                       sizeof *trainer->output_metrics);
+    trainer->losses = NULL;
+    trainer->output_metrics = NULL;
     dunlin__net_free(&trainer->net);
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);
     trainer->arena_bytes = 0;

@@ -45,10 +45,10 @@ struct dunlin_trainer {
     dunlin_alloc_counter counter;   /* over `base`: this struct and all tables; not the arena */
     dunlin_trainer_options options; /* its schedule is the next member */
     dunlin_schedule schedule;
-    float *class_weights;                                  /* a copy; NULL: 1 each */
-    dunlin_step_loss losses[DUNLIN_NET_MAX_OUTPUTS];       /* of each output, from the options */
-    dunlin_metrics output_metrics[DUNLIN_NET_MAX_OUTPUTS]; /* of the last call that had some */
-    dunlin_net net;                                        /* a copy */
+    float *class_weights;           /* a copy; NULL: 1 each */
+    dunlin_step_loss *losses;       /* of each output, from the options */
+    dunlin_metrics *output_metrics; /* of each; of the last call that had some */
+    dunlin_net net;                 /* a copy */
     const dunlin_kernels *kernels;
     const dunlin_int_kernels *integers; /* of the same set */
     const dunlin_precision *precision;  /* NULL: float32 */

@@ -4,6 +4,7 @@
  */
 #include "prepare.h"
 
+#include "net/outputs.h"
 #include "step/build/choice.h"
 #include "step/context/context.h"
 #include "step/context/losses.h"
@@ -154,6 +155,14 @@ dunlin_status dunlin__trainer_prepare(dunlin_trainer *trainer, const dunlin_net 
         return dunlin__fail(error, status, "trainer", 0,
                             "no %s for a copy of the network of %zu nodes",
                             status == DUNLIN_MEMORY ? "memory" : "descriptor", net->n_nodes);
+    }
+    const uint32_t n_outputs = dunlin__net_n_outputs(&trainer->net);
+    trainer->losses =
+        dunlin__alloc_zeroed(&trainer->counter.hooks, n_outputs, sizeof *trainer->losses);
+    trainer->output_metrics =
+        dunlin__alloc_zeroed(&trainer->counter.hooks, n_outputs, sizeof *trainer->output_metrics);
+    if (trainer->losses == NULL || trainer->output_metrics == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "trainer", 0, "no memory for losses of outputs");
     }
     DUNLIN_TRY(dunlin__losses_take(&trainer->net, &trainer->options, trainer->losses, error));
     const dunlin_step_build_options build =
