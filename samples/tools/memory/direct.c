@@ -425,6 +425,7 @@ static dunlin_status take_part(direct *own, float *out_update)
     return DUNLIN_OK;
 }
 
+// NOLINTNEXTLINE(readability-function-size): four results
 dunlin_status direct_run(direct *client, const dunlin__assignment *assignment,
                          const float *base_values, const dunlin_learner *learner, float *out_update,
                          dunlin__commit_request *out_commit, uint64_t *out_peak,

@@ -153,7 +153,7 @@ static json_t *make_rows(const study *at, const study_subject *subject, int64_t 
         *out_least = report.least_budget_bytes;
         (void)json_array_insert_new(
             rows, 0,
-            json_pack("{s:I, s:I, s:I}", "budget_bytes", (json_int_t)(ladder[i] * MIB),
+            json_pack("{s:I, s:I, s:I}", "budget_bytes", (json_int_t)ladder[i] * (json_int_t)MIB,
                       "planned_bytes", (json_int_t)report.planned_bytes, "step_us",
                       (json_int_t)ceil(largest_us * report.predicted_ms / largest_ms)));
     }

@@ -26,6 +26,7 @@ dunlin_status dunlin__run_fail_source(const dunlin_step_run *run, dunlin_status 
                         text[0] == '\0' ? "" : ": ", text);
 }
 
+// NOLINTNEXTLINE(readability-function-size): what a source's read_arrays_fn takes
 dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_step_input *inputs,
                                       uint32_t n_inputs, const int64_t *indices, int64_t n,
                                       int64_t room, unsigned char *raw, void *const *answers)

@@ -155,7 +155,8 @@ static dunlin_status run_round(const dunlin_kernel_call *call)
         spreads = spreads != NULL ? spreads : &own;
         round_together(call, ranges, spreads);
     }
-    if (spreads == NULL || is_finite(spreads, p->link.n)) {
+    const uint32_t n_spreads = spreads == &own ? 1 : (uint32_t)p->link.n;
+    if (spreads == NULL || is_finite(spreads, n_spreads)) {
         return DUNLIN_OK;
     }
     return p->is_backward ? dunlin__run_not_finite(call->run, "the error of", p->name)

@@ -147,6 +147,7 @@ static void from_keys(const attention_head *head, const attention_block *block, 
 
 /* Rows of a head of q or k turned by their place, or (`is_back`) their gradients; `to` may be
  * `from`. Tables need not say the same of both halves. */
+// NOLINTNEXTLINE(readability-function-size): from and to with their pitches
 static void turn_rows(const attention_head *head, const float *from, int64_t from_pitch,
                       int64_t first, int64_t n, bool is_back, float *to, int64_t to_pitch)
 {

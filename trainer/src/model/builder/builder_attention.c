@@ -68,11 +68,12 @@ static void add_tables(dunlin_builder *builder, const char *name, float base, in
         (void)dunlin__builder_refuse(builder, "no memory for rotary positions");
         return;
     }
+    const int64_t half = width / 2;
     for (uint32_t slot = 1; slot <= 2; slot++) {
         for (int64_t i = 0; i < n; i++) {
-            const double pair = (double)(i % width % (width / 2));
-            const double angle =
-                (double)(i / width) * pow((double)base, -2.0 * pair / (double)width);
+            const int64_t token = i / width;
+            const double pair = (double)(i % width % half);
+            const double angle = (double)token * pow((double)base, -2.0 * pair / (double)width);
             values[i] = (float)(slot == 1 ? cos(angle) : sin(angle));
         }
         add_values(builder, slot, name, slot == 1 ? "cos" : "sin", &shape, values);

@@ -36,6 +36,7 @@ dunlin_status dunlin__attention_from_onnx(dunlin_onnx_node *onnx, dunlin_net *ne
     return dunlin__onnx_reject(onnx, "", "is no operator of ONNX");
 }
 
+// NOLINTNEXTLINE(readability-function-size): the parts of one node
 static void write_reshape(dunlin_onnx_writer *writer, const dunlin_net_node *node, uint32_t index,
                           const char *from, const char *shape_name, const int64_t *shape,
                           int32_t n_dims, const char *to)

@@ -118,7 +118,7 @@ static dunlin_status run_input(const dunlin_kernel_call *call)
     for (int64_t first = 0; first < call->n_samples; first += block) {
         const int64_t left = call->n_samples - first;
         const int64_t n = left < block ? left : block;
-        void *answers[DUNLIN_NET_MAX_OUTPUTS];
+        void *answers[DUNLIN_NET_MAX_OUTPUTS] = {NULL};
         find_answers(call, first, answers);
         DUNLIN_TRY(
             read_block(call->run, params, call->first_sample + first, n, block, raw, answers));
