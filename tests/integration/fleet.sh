@@ -191,7 +191,7 @@ assert read("model_best.onnx") == read("models/best.onnx") == read("model.onnx")
 assert read("models/000002.weights") == read("models/best.weights")
 PYTHON
 
-expect 2 "secure aggregation is not there yet" "$bin/dunlin-fleet" --serve --secagg
+expect 2 "go with --secagg" "$bin/dunlin-fleet" --serve --neighbours 8
 expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --faults x
 expect 1 "No such file" "$bin/dunlin-fleet" --serve --dataset synthetic --faults /nowhere/script
 expect 2 "server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca x --patience 3
