@@ -80,7 +80,7 @@ Test(forms, the_better_one_of_random_nets, .timeout = 900)
 {
     uint64_t rng = test_seed(51001);
     const uint64_t seed = rng;
-    for (int i = 0; i < test_cases(2); i++) {
+    for (int i = 0; i < test_cases(1); i++) {
         dunlin_model *model = test_random_model(&rng, true);
         check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 12)), 4, seed);
         dunlin_model_destroy(model);
