@@ -23,7 +23,8 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
     }
     dunlin_class_scores means = DUNLIN_CLASS_SCORES_INIT;
     const train_confusion *confusion = &result->confusion;
-    if (eval == &result->eval && result->n_labels > 1 && confusion->n_classes > 0 &&
+    if (eval == &result->eval && result->n_labels > 1 && !result->predicts_tokens &&
+        confusion->n_classes > 0 &&
         dunlin_confusion_means(confusion->counts, confusion->n_classes, &means) == DUNLIN_OK) {
         printf("mean IoU %.4f, ", means.iou);
     }
