@@ -103,9 +103,12 @@ if_i386() {
     "$@"
 }
 
+# The programs of the tests with the label "quick".
+quick_programs=(test_memory test_proto test_compress test_net test_ops test_data test_examples test_server test_privacy test_secagg
+    test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_providers test_limit embedded)
+
 build_i386() {
-    cmake --preset i386 && cmake --build --preset i386 --target test_memory test_proto test_compress test_net test_ops test_data \
-        test_examples test_server test_privacy test_secagg test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_kernels test_step test_providers test_limit embedded dunlin-train
+    cmake --preset i386 && cmake --build --preset i386 --target "${quick_programs[@]}" test_kernels test_step dunlin-train
 }
 
 tests_i386() {
@@ -119,8 +122,7 @@ steps_i386() {
 }
 
 build_coverage() {
-    cmake --preset coverage && cmake --build --preset coverage --target test_memory test_proto test_compress test_net test_ops test_data \
-        test_examples test_server test_privacy test_secagg test_devices test_claims test_golden test_golden_groups test_golden_pipeline
+    cmake --preset coverage && cmake --build --preset coverage --target "${quick_programs[@]}"
 }
 
 # The app's library as a shared one, with the types that its calls take in the debug information.
