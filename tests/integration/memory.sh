@@ -50,7 +50,10 @@ PYTHON
 same() {
     run wire 2 "$1.wire" "${@:2}"
     run memory 2 "$1.two" "${@:2}"
-    [ $is_short = no ] || [ "$1" = statistics ] || { python3 compare.py "$1" "$1.wire.json" "$1.two.json" && return; }
+    if [ $is_short = yes ] && [ "$1" != statistics ]; then
+        python3 compare.py "$1" "$1.wire.json" "$1.two.json"
+        return
+    fi
     run memory 1 "$1.one" "${@:2}"
     python3 compare.py "$1" "$1.wire.json" "$1.one.json" "$1.two.json"
 }
