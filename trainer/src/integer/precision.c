@@ -104,6 +104,14 @@ static const dunlin_operands mls = {
     .weight_errors = {.is_by_channel = true, .unit = DUNLIN_UNIT_GROUP, .kept = 1.0F},
 };
 
+/* A precision of products: int8 between floats, its ranges from a first calibration on. */
+#define PRODUCTS(of_name, of_operands)                                                             \
+    {                                                                                              \
+        .name = (of_name), .weights = DUNLIN_F32, .activations = DUNLIN_I8, .errors = DUNLIN_I8,   \
+        .sums = DUNLIN_I32, .wide_sums = DUNLIN_I64, .n_calibrated = 32,                           \
+        .products = &(of_operands)                                                                 \
+    }
+
 static const dunlin_precision precisions[] = {
     {.name = "niti",
      .weights = DUNLIN_I8,
@@ -114,46 +122,11 @@ static const dunlin_precision precisions[] = {
      .grad_bits = 5,
      .n_calibrated = 32,
      .rows = niti_rows},
-    {.name = "adaptive-int8",
-     .weights = DUNLIN_F32,
-     .activations = DUNLIN_I8,
-     .errors = DUNLIN_I8,
-     .sums = DUNLIN_I32,
-     .wide_sums = DUNLIN_I64,
-     .n_calibrated = 32,
-     .products = &adaptive_int8},
-    {.name = "adaptive-fixed",
-     .weights = DUNLIN_F32,
-     .activations = DUNLIN_I8,
-     .errors = DUNLIN_I8,
-     .sums = DUNLIN_I32,
-     .wide_sums = DUNLIN_I64,
-     .n_calibrated = 32,
-     .products = &adaptive_fixed},
-    {.name = "octo",
-     .weights = DUNLIN_F32,
-     .activations = DUNLIN_I8,
-     .errors = DUNLIN_I8,
-     .sums = DUNLIN_I32,
-     .wide_sums = DUNLIN_I64,
-     .n_calibrated = 32,
-     .products = &octo},
-    {.name = "wageubn",
-     .weights = DUNLIN_F32,
-     .activations = DUNLIN_I8,
-     .errors = DUNLIN_I8,
-     .sums = DUNLIN_I32,
-     .wide_sums = DUNLIN_I64,
-     .n_calibrated = 32,
-     .products = &wageubn},
-    {.name = "mls",
-     .weights = DUNLIN_F32,
-     .activations = DUNLIN_I8,
-     .errors = DUNLIN_I8,
-     .sums = DUNLIN_I32,
-     .wide_sums = DUNLIN_I64,
-     .n_calibrated = 32,
-     .products = &mls},
+    PRODUCTS("adaptive-int8", adaptive_int8),
+    PRODUCTS("adaptive-fixed", adaptive_fixed),
+    PRODUCTS("octo", octo),
+    PRODUCTS("wageubn", wageubn),
+    PRODUCTS("mls", mls),
 };
 
 static const size_t n_precisions = sizeof precisions / sizeof precisions[0];
