@@ -18,10 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Layer, its folders, the least percentage: two points below what was measured when the line was last changed.
 LAYERS = [
     ("base", ["memory/src/base", "memory/internal/base"], 95.3),
-    ("memory", ["memory"], 94.4),
-    ("trainer", ["trainer"], 79.0),
-    ("proto", ["proto"], 96.3),
-    ("sdk", ["sdk"], 63.3),
+    ("memory", ["memory"], 97.1),
+    ("trainer", ["trainer"], 94.5),
+    ("proto", ["proto"], 96.9),
+    ("sdk", ["sdk"], 87.5),
     ("server_mock", ["server_mock"], 86.3),
 ]
 

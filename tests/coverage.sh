@@ -1,5 +1,5 @@
 #!/bin/bash
-# How many lines of each layer the quick tests run, in the build of the preset coverage: a table, and a failure where a layer
+# How many lines of each layer the unit tests run, in the build of the preset coverage: a table, and a failure where a layer
 # lies below its floor. Needs gcov of the same GCC, and nothing else.
 #   coverage.sh [--list]   --list: also the files, the fewest covered lines first
 set -euo pipefail

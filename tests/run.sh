@@ -106,6 +106,8 @@ if_i386() {
 # The programs of the tests with the label "quick".
 quick_programs=(test_memory test_proto test_compress test_net test_ops test_data test_examples test_server test_privacy test_secagg
     test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_providers test_limit embedded)
+# Those with the label "unit" that take longer.
+unit_programs=(test_kernels test_integer test_step test_storage test_integer_step test_products test_sdk)
 
 build_i386() {
     cmake --preset i386 && cmake --build --preset i386 --target "${quick_programs[@]}" test_kernels test_step dunlin-train
@@ -122,7 +124,7 @@ steps_i386() {
 }
 
 build_coverage() {
-    cmake --preset coverage && cmake --build --preset coverage --target "${quick_programs[@]}"
+    cmake --preset coverage && cmake --build --preset coverage --target "${quick_programs[@]}" "${unit_programs[@]}"
 }
 
 # The app's library as a shared one, with the types that its calls take in the debug information.
