@@ -63,6 +63,9 @@ tests/lint/header_lint.py | report "what public headers owe their readers:"
 # Texts of errors.
 tests/lint/messages.py | report "texts of errors that break the rule in tests/lint/messages.py:"
 
+# Each folder of product code has tests that would see a changed line of it.
+tests/mutate/mutate.py --list --count 0 2>&1 | report "the table PROGRAMS of tests/mutate/mutate.py lacks a folder:"
+
 # The trainer's lower.c alone knows both the training graph and the planner's.
 libraries=$(git ls-files -- 'memory/*.c' 'trainer/*.c' 'proto/*.c' 'sdk/*.c')
 echo "$libraries" | xargs grep -nE '(^|[^_a-zA-Z0-9])(sprintf|strcpy|strcat|strtok|atoi|atof|rand|srand|gets|alloca|exit|abort|printf|puts|system)\(' |

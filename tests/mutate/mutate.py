@@ -39,6 +39,8 @@ COUNTED = ("killed", "timeout", "survived")
 PROGRAMS = {
     "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step", "test_expected_plans", "test_plans"],
     "trainer/src/kernels": ["test_kernels", "test_ops", "test_golden"],
+    "trainer/src/kernels/integer": ["test_integer", "test_integer_step", "test_products"],
+    "trainer/src/integer": ["test_integer_step", "test_products", "test_integer"],
     "trainer/src/ops": ["test_ops", "test_golden", "test_net", "test_step"],
     "trainer/src/graph": ["test_ops", "test_net", "test_step"],
     "trainer/src/model": ["test_net", "test_step", "test_golden"],
@@ -46,8 +48,10 @@ PROGRAMS = {
     "trainer/src/convert": ["test_net", "test_ops", "test_step"],
     "trainer/src/onnx": ["test_net", "test_step"],
     "trainer/src/data": ["test_data", "test_golden_pipeline"],
-    "trainer/src/step": ["test_step", "test_golden", "test_exact", "test_plans"],
-    "sdk/src": ["test_sdk", "test_examples", "test_network"],
+    "trainer/src/step": ["test_step", "test_storage", "test_golden", "test_products", "test_exact", "test_plans"],
+    "sdk/src": ["test_sdk", "test_examples", "test_compress", "test_formats", "test_network"],
+    "sdk/src/examples": ["test_examples", "test_sdk"],
+    "sdk/src/secagg": ["test_secagg", "test_sdk", "test_network"],
 }
 # What tests with random cases do of their normal number.
 CASES = {"quick": "0.5", "sanitized": "0.2"}
