@@ -31,7 +31,7 @@ static void check(const char *name, int32_t image, bool is_every_op)
     dunlin_model *model = open_net(name, image);
     dunlin_trainer_options options = test_options(4);
     options.lr = 1e-3F;
-    test_adapt_check(model, name, &options, is_every_op ? 0 : test_cases(12), test_seed(64));
+    test_adapt_check(model, name, &options, is_every_op ? 0 : test_cases(8), test_seed(64));
     dunlin_model_destroy(model);
 }
 

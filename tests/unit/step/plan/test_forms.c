@@ -82,12 +82,12 @@ Test(forms, the_better_one_of_random_nets, .timeout = 900)
     const uint64_t seed = rng;
     for (int i = 0; i < test_cases(1); i++) {
         dunlin_model *model = test_random_model(&rng, true);
-        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 12)), 4, seed);
+        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 12)), 2, seed);
         dunlin_model_destroy(model);
         const int32_t n_blocks = 1 + (int32_t)test_random_below(&rng, 6);
         const int32_t channels = 1 + (int32_t)test_random_below(&rng, 16);
         model = test_residual_model(n_blocks, channels, 4 + (int32_t)test_random_below(&rng, 9));
-        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 24)), 6, seed);
+        check_budgets(model, test_options(1 + (int64_t)test_random_below(&rng, 24)), 3, seed);
         dunlin_model_destroy(model);
     }
 }
