@@ -20,12 +20,10 @@ static void bind(dunlin_onnx_node *node, const dunlin_constant *constant)
     dunlin_onnx_import *import = node->import;
     dunlin_onnx_binding *output = dunlin__onnx_output(node, 0);
     uint32_t tensor = 0;
-    if (constant->n == 0 ||
-        !dunlin__onnx_file_add_tensor(import->file, constant->type, &constant->shape,
+    if (!dunlin__onnx_file_add_tensor(import->file, constant->type, &constant->shape,
                                       constant->items, &tensor)) {
         (void)dunlin__onnx_reject(node, "",
-                                  "a constant of no elements, or more constants than %d elements "
-                                  "together, would be computed",
+                                  "more constants than %d elements together would be computed",
                                   4 * DUNLIN_ONNX_MAX_ITEMS);
         return;
     }
@@ -59,6 +57,10 @@ bool dunlin__onnx_fold_constants(dunlin_onnx_node *node)
     if (!is_done) {
         dunlin__constant_free(node, &out);
         is_done = dunlin__onnx_n_inputs(node) > 0 && dunlin__constant_moves(node, &out);
+    }
+    if (!is_done) {
+        dunlin__constant_free(node, &out);
+        is_done = dunlin__onnx_n_inputs(node) > 0 && dunlin__constant_scatter(node, &out);
     }
     if (!is_done || is_whole_part(node, &out)) {
         dunlin__constant_free(node, &out);

@@ -24,6 +24,11 @@ bool dunlin__constant_is(const dunlin_onnx_node *node, uint32_t index);
 /* It; false if it cannot be read, or after a failure. */
 bool dunlin__constant_read(dunlin_onnx_node *node, uint32_t index, dunlin_constant *out);
 
+/* masks.c: a parameter that is never trained, named after the node's output. NONE: the node was
+ * rejected, or the import has failed. */
+uint32_t dunlin__constant_param(dunlin_onnx_node *node, const char *suffix,
+                                const dunlin_constant *from);
+
 /* Of two constants that are broadcast: the common shape; false if there is none. */
 bool dunlin__constant_join(const dunlin_shape *a, const dunlin_shape *b, dunlin_shape *out);
 /* The constant repeated to the shape, to which it can be broadcast. */
@@ -37,5 +42,7 @@ bool dunlin__constant_spread(dunlin_onnx_node *node, const dunlin_constant *from
  */
 bool dunlin__constant_items(dunlin_onnx_node *node, dunlin_constant *out);
 bool dunlin__constant_moves(dunlin_onnx_node *node, dunlin_constant *out);
+/* constant_scatter.c: elements put into others, or taken out, by their coordinates. Likewise. */
+bool dunlin__constant_scatter(dunlin_onnx_node *node, dunlin_constant *out);
 
 #endif

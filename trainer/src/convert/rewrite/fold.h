@@ -28,12 +28,13 @@ bool dunlin__onnx_fold_pad(dunlin_onnx_node *node);     /* pads.c */
 bool dunlin__onnx_fold_several(dunlin_onnx_node *node); /* several.c */
 bool dunlin__onnx_fold_pools(dunlin_onnx_node *node);   /* pools.c */
 bool dunlin__onnx_fold_slice(dunlin_onnx_node *node);   /* slices.c */
-bool dunlin__onnx_fold_resize(dunlin_onnx_node *node);  /* einsum.c: products of two activations. */
-bool dunlin__onnx_fold_einsum(dunlin_onnx_node *node);
-/* stored_rows.c: a stored tensor repeated
-                                                           for each sample (Expand, Tile). */
+bool dunlin__onnx_fold_resize(dunlin_onnx_node *node);  /* resizes.c */
+bool dunlin__onnx_fold_einsum(dunlin_onnx_node *node);  /* einsum.c: products of two activations */
+/* stored_rows.c: a stored tensor repeated for each sample (Expand, Tile). */
 bool dunlin__onnx_fold_stored_rows(dunlin_onnx_node *node);
-/* resizes.c */
+/* shared.c: rows of a table, taken in an order that the file stores: the same for each sample. The
+ * node is done, or was rejected. */
+void dunlin__onnx_look_up_stored(dunlin_onnx_node *node);
 /* choices.c: a choice (If) whose condition is known. */
 bool dunlin__onnx_fold_if(dunlin_onnx_node *node);
 /* The node is of a branch that is not taken, or of a choice that is not known. */

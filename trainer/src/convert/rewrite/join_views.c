@@ -17,9 +17,10 @@ static bool is_move(const dunlin_net *net, const dunlin_net_node *node)
     case DUNLIN_OP_FLATTEN:
     case DUNLIN_OP_TRANSPOSE:
     case DUNLIN_OP_SLICE:
-    case DUNLIN_OP_EXPAND:
     case DUNLIN_OP_REARRANGE:
         return is_plain;
+    case DUNLIN_OP_EXPAND:
+        return is_plain && node->n_params == 0;
     case DUNLIN_OP_UNARY:
         return is_plain && node->u.unary.fn == DUNLIN_UNARY_AFFINE && node->u.unary.b == 0.0F;
     default:

@@ -17,8 +17,8 @@
 
 #define HIDDEN (-1e4) /* added to a score: its exponential is 0 */
 
-/* A parameter that is never trained, named after the node's output. */
-static uint32_t add_values(dunlin_onnx_node *node, const char *suffix, const dunlin_constant *from)
+uint32_t dunlin__constant_param(dunlin_onnx_node *node, const char *suffix,
+                                const dunlin_constant *from)
 {
     dunlin_onnx_import *import = node->import;
     dunlin_net *net = import->net;
@@ -77,7 +77,7 @@ uint32_t dunlin__onnx_finite_param(dunlin_onnx_node *node, uint32_t index)
         return DUNLIN_NET_NONE;
     }
     if (is_mask(&mask)) {
-        param = add_values(node, "/mask", &mask);
+        param = dunlin__constant_param(node, "/mask", &mask);
     }
     dunlin__constant_free(node, &mask);
     return param;
@@ -90,7 +90,7 @@ static uint32_t join(dunlin_onnx_node *node, uint32_t value, dunlin_binary_fn fn
     dunlin_net_node made = {
         .kind = DUNLIN_OP_BINARY, .inputs = {value}, .n_inputs = 1, .n_params = 1};
     made.u.binary.fn = fn;
-    made.params[0] = add_values(node, param_suffix, values);
+    made.params[0] = dunlin__constant_param(node, param_suffix, values);
     return made.params[0] != DUNLIN_NET_NONE ? dunlin__onnx_make(node, &made, suffix)
                                              : DUNLIN_NET_NONE;
 }

@@ -18,18 +18,14 @@
 
 typedef dunlin_onnx_batch place;
 
-/* A dimension of the file: of a sample, the batch, or both. */
-typedef struct file_dim {
-    int32_t dim; /* of a sample; -1: the batch alone */
-    bool has_batch;
-} file_dim;
+typedef dunlin_file_dim file_dim;
 
 static bool is_first(const place *at)
 {
     return at->n_before == 0 && at->mix == DUNLIN_ONNX_MIX_NONE;
 }
 
-static int32_t file_dims(const place *at, int32_t n_dims, file_dim out[DUNLIN_MAX_DIMS + 1])
+int32_t dunlin__onnx_file_dims(const place *at, int32_t n_dims, file_dim out[DUNLIN_MAX_DIMS + 1])
 {
     int32_t n = 0;
     for (int32_t d = 0; d <= n_dims; d++) {
@@ -48,7 +44,7 @@ static int32_t file_dims(const place *at, int32_t n_dims, file_dim out[DUNLIN_MA
 int32_t dunlin__onnx_sample_axis(const place *at, int32_t n_dims, int64_t axis)
 {
     file_dim dims[DUNLIN_MAX_DIMS + 1];
-    const int32_t n = file_dims(at, n_dims, dims);
+    const int32_t n = dunlin__onnx_file_dims(at, n_dims, dims);
     axis = axis < 0 ? axis + n : axis;
     return axis >= 0 && axis < n && !dims[axis].has_batch ? dims[axis].dim : -1;
 }
@@ -100,7 +96,7 @@ static bool shape(dunlin_onnx_node *node)
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     const place at = dunlin__onnx_place_of(node, 0);
     file_dim dims[DUNLIN_MAX_DIMS + 1];
-    const int32_t n = file_dims(&at, x->shape.n_dims, dims);
+    const int32_t n = dunlin__onnx_file_dims(&at, x->shape.n_dims, dims);
     int64_t start = dunlin__onnx_int(node, "start", 0);
     int64_t end = dunlin__onnx_int(node, "end", n);
     dunlin_onnx_vector vector = {0};
@@ -121,7 +117,7 @@ static bool transpose(dunlin_onnx_node *node)
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     place at = dunlin__onnx_place_of(node, 0);
     file_dim dims[DUNLIN_MAX_DIMS + 1];
-    const int32_t n = file_dims(&at, x->shape.n_dims, dims);
+    const int32_t n = dunlin__onnx_file_dims(&at, x->shape.n_dims, dims);
     int64_t perm[DUNLIN_MAX_DIMS + 1];
     const int32_t n_perm = dunlin__onnx_ints(node, "perm", perm, n);
     uint32_t seen = 0;
@@ -169,7 +165,7 @@ static bool resolve(const dunlin_onnx_node *node, dunlin_onnx_vector *wanted, in
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     const place at = dunlin__onnx_place_of(node, 0);
     file_dim dims[DUNLIN_MAX_DIMS + 1];
-    const int32_t n = file_dims(&at, x->shape.n_dims, dims);
+    const int32_t n = dunlin__onnx_file_dims(&at, x->shape.n_dims, dims);
     int64_t known = 1;
     int32_t open = -1;
     *out_batch = -1;
@@ -216,6 +212,9 @@ static bool reshape(dunlin_onnx_node *node)
     place at = dunlin__onnx_place_of(node, 0);
     dunlin_onnx_vector wanted;
     int32_t batch = -1;
+    if (at.mix == DUNLIN_ONNX_MIX_SHARED) {
+        return dunlin__onnx_reshape_shared(node);
+    }
     (void)dunlin__onnx_int(node, "allowzero", 0);
     if (!dunlin__onnx_vector_input(node, 1, &wanted) || !resolve(node, &wanted, &batch)) {
         return false;
@@ -257,7 +256,7 @@ static bool change_dims(dunlin_onnx_node *node)
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     place at = dunlin__onnx_place_of(node, 0);
     file_dim dims[DUNLIN_MAX_DIMS + 1];
-    const int32_t n = file_dims(&at, x->shape.n_dims, dims);
+    const int32_t n = dunlin__onnx_file_dims(&at, x->shape.n_dims, dims);
     const bool is_more = strcmp(dunlin__onnx_op_type(node), "Unsqueeze") == 0;
     dunlin_onnx_vector axes;
     if (!dunlin__onnx_vector_input(node, 1, &axes)) {
@@ -479,7 +478,8 @@ bool dunlin__onnx_fold_place(dunlin_onnx_node *node)
         dunlin__onnx_fold_by(node, moves, sizeof moves / sizeof moves[0])) {
         return true;
     }
-    if (!node->import->is_rejected && dunlin__onnx_join_stored(node)) {
+    if (!node->import->is_rejected &&
+        (dunlin__onnx_join_stored(node) || dunlin__onnx_join_shared(node))) {
         return true;
     }
     place at = {0};

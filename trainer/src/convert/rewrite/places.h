@@ -27,6 +27,19 @@ int32_t dunlin__onnx_sample_axis(const dunlin_onnx_batch *at, int32_t n_dims, in
  * stored tensor that has one element where the batch is; true: it is done, or rejected.
  */
 bool dunlin__onnx_join_stored(dunlin_onnx_node *node);
+/* shared.c. Arithmetic of an activation and a value that is the same for each sample; and what
+ * reshapes such a value. True: it is done, or rejected. */
+bool dunlin__onnx_join_shared(dunlin_onnx_node *node);
+bool dunlin__onnx_reshape_shared(dunlin_onnx_node *node);
+/* A dimension of the file: of a sample, the batch, or both. */
+typedef struct dunlin_file_dim {
+    int32_t dim; /* of a sample; -1: the batch alone */
+    bool has_batch;
+} dunlin_file_dim;
+
+/* Those of a value of n_dims dimensions a sample; their number. */
+int32_t dunlin__onnx_file_dims(const dunlin_onnx_batch *at, int32_t n_dims,
+                               dunlin_file_dim out[DUNLIN_MAX_DIMS + 1]);
 bool dunlin__onnx_passes(dunlin_onnx_node *node, dunlin_onnx_batch *out);
 
 #endif

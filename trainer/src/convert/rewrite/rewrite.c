@@ -327,8 +327,12 @@ static bool look_up_fixed(dunlin_onnx_node *node)
         step = i == 1 ? id - first : step;
         is_good = is_good && id == first + i * step;
     }
-    if (!is_good || import->net->input == DUNLIN_NET_NONE) {
-        (void)dunlin__onnx_reject(node, "", "stored rows that are no even steps are not supported");
+    if (import->net->input == DUNLIN_NET_NONE) {
+        (void)dunlin__onnx_reject(node, "", "there is no input whose samples the rows are for");
+        return true;
+    }
+    if (!is_good) {
+        dunlin__onnx_look_up_stored(node);
         return true;
     }
     dunlin_net_node made = of_value(DUNLIN_OP_RAMP, import->net->input);

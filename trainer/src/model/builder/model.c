@@ -40,12 +40,21 @@ dunlin_shape dunlin_model_input_shape(const dunlin_model *model)
     return model->net.values[model->net.input].shape;
 }
 
+/* The rows that are looked up are the same for each sample: positions, a stored order. */
+static bool is_fixed_order(const dunlin_net *net, const dunlin_net_node *table)
+{
+    const uint32_t producer = net->values[table->inputs[0]].producer;
+    const dunlin_net_node *ids = producer != DUNLIN_NET_NONE ? &net->nodes[producer] : NULL;
+    return ids != NULL &&
+           (ids->kind == DUNLIN_OP_RAMP || (ids->kind == DUNLIN_OP_EXPAND && ids->n_params > 0));
+}
+
 int64_t dunlin_model_vocabulary(const dunlin_model *model)
 {
     int64_t least = 0;
     for (size_t i = 0; i < model->net.n_nodes; i++) {
         const dunlin_net_node *node = &model->net.nodes[i];
-        if (node->kind == DUNLIN_OP_EMBEDDING) {
+        if (node->kind == DUNLIN_OP_EMBEDDING && !is_fixed_order(&model->net, node)) {
             const int64_t rows = model->net.params[node->params[0]].shape.dims[0];
             least = least == 0 || rows < least ? rows : least;
         }

@@ -309,6 +309,10 @@ static uint32_t make_param(const dunlin_onnx_node *node, const dunlin_onnx_bindi
         reject_param(node, root, "is not float32");
         return DUNLIN_NET_NONE;
     }
+    if (tensor->n_elements == 0) {
+        reject_param(node, root, "has no elements");
+        return DUNLIN_NET_NONE;
+    }
     if (tensor->is_part) {
         reject_param(node, root, "is part of what may be a weight, and would not be trained");
         return DUNLIN_NET_NONE;

@@ -28,7 +28,8 @@ typedef enum dunlin_onnx_mix {
     DUNLIN_ONNX_MIX_NONE = 0,
     DUNLIN_ONNX_MIX_OUTER, /* with the one behind it: all rows of a sample, then the next sample's
                             */
-    DUNLIN_ONNX_MIX_INNER  /* with the one before it */
+    DUNLIN_ONNX_MIX_INNER, /* with the one before it */
+    DUNLIN_ONNX_MIX_SHARED /* there is no batch: made of what is stored, the same for each sample */
 } dunlin_onnx_mix;
 
 /* Where the batch is among a value's dimensions in the file (places.c); zero: first. */

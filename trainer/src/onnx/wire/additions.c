@@ -12,7 +12,7 @@
 static bool grow_tables(dunlin_onnx_file *file, int64_t n)
 {
     void *tensors = file->tensors;
-    if (n < 1 || file->n_ints + (size_t)n > 4 * (size_t)DUNLIN_ONNX_MAX_ITEMS ||
+    if (n < 0 || file->n_ints + (size_t)n > 4 * (size_t)DUNLIN_ONNX_MAX_ITEMS ||
         !dunlin__grow_array(&file->alloc, &tensors, &file->tensors_capacity, file->n_tensors + 1,
                             sizeof *file->tensors)) {
         return false;

@@ -53,15 +53,30 @@ dunlin_status dunlin__op_want_plain(const dunlin_net *net, const dunlin_net_node
 
 bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value)
 {
-    uint32_t producer = net->values[value].producer;
-    while (producer != DUNLIN_NET_NONE) {
+    enum { MOST = 256 }; /* what computes ids and masks is far smaller */
+    uint32_t stack[MOST];
+    uint32_t n = 0;
+    uint32_t n_seen = 0;
+    stack[n++] = value;
+    while (n > 0 && n_seen++ < MOST) {
+        const uint32_t producer = net->values[stack[--n]].producer;
+        if (producer == DUNLIN_NET_NONE) {
+            continue;
+        }
         const dunlin_net_node *node = &net->nodes[producer];
-        if (node->n_params > 0 || node->n_inputs != 1) {
+        for (uint32_t i = 0; i < node->n_params; i++) {
+            if (dunlin__op_has_param(node, i) && !dunlin__param_is_fixed(net, node->params[i])) {
+                return true;
+            }
+        }
+        if (n + node->n_inputs > MOST) {
             return true;
         }
-        producer = net->values[node->inputs[0]].producer;
+        for (uint32_t i = 0; i < node->n_inputs; i++) {
+            stack[n++] = node->inputs[i];
+        }
     }
-    return false;
+    return n > 0;
 }
 
 dunlin_shape dunlin__op_stored(const dunlin_net_value *value)

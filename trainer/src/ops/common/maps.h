@@ -21,7 +21,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__op_want_plain(const dunlin_net *net,
                                                      const dunlin_net_node *node, uint32_t index,
                                                      int32_t n_dims, dunlin_error *error);
 
-/* Is the value made by more than functions of one operand without parameters, of the input? */
+/* Does a parameter that may be trained lead to the value, or more than 256 nodes? */
 bool dunlin__op_has_param_before(const dunlin_net *net, uint32_t value);
 
 /* A value's shape in the order that it lies in, and where dimension `axis` is in that. */
