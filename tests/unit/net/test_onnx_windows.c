@@ -37,3 +37,24 @@ Test(onnx_windows, shifted_windows)
 {
     check_golden("swin");
 }
+
+/* PyTorch's own encoder: ids that are compared, with and without a mask of what lies ahead, and a
+ * mask of bools that is an input. */
+Test(onnx_windows, padding_of_an_encoder)
+{
+    check_golden("pad_encoder");
+    check_golden("pad_causal");
+    check_golden("pad_given");
+}
+
+/* As networks for sentences write it: added, chosen, repeated for each query or head. */
+Test(onnx_windows, padding_that_is_written_out)
+{
+    check_golden("pad_sum");
+    check_golden("pad_expanded");
+    check_golden("pad_own");
+    check_golden("pad_filled");
+    check_golden("pad_repeated");
+    check_golden("pad_soft");
+    check_golden("pad_chosen");
+}

@@ -361,11 +361,28 @@ static dunlin_status read_node(dunlin_onnx_import *import, uint32_t op_index)
     return import_operator(&node, fill_fn, is_unknown);
 }
 
+/* The node moves a mask, which stays one. */
+static bool keeps_masks(const dunlin_onnx_node *node)
+{
+    static const char *const ops[] = {"Reshape",   "Unsqueeze", "Squeeze", "Expand", "Tile",
+                                      "Transpose", "Slice",     "Gather",  "Flatten"};
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
+    bool is_move = false;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        is_move = is_move || strcmp(ops[i], dunlin__onnx_op_type(node)) == 0;
+    }
+    return is_move && input != NULL && input->meaning == DUNLIN_ONNX_VALUE && input->is_mask &&
+           dunlin__onnx_output(node, 0) != NULL;
+}
+
 static dunlin_status import_node(dunlin_onnx_import *import, uint32_t op_index)
 {
     const dunlin_onnx_node node = {
         .import = import, .op = &import->file->ops[op_index], .index = op_index};
     DUNLIN_TRY(read_node(import, op_index));
+    if (keeps_masks(&node)) {
+        dunlin__onnx_output(&node, 0)->is_mask = true;
+    }
     for (uint32_t i = 0; import->has_place && i < node.op->outputs.n; i++) {
         dunlin_onnx_binding *output = dunlin__onnx_output(&node, i);
         if (output != NULL && output->meaning == DUNLIN_ONNX_VALUE) {

@@ -40,9 +40,10 @@ static bool is_input_good(dunlin_onnx_import *import, const dunlin_onnx_port *po
     char reason[200];
     const char *name = dunlin__onnx_text_at(import, port->name);
     if (port->type != DUNLIN_ONNX_FLOAT && port->type != DUNLIN_ONNX_INT64 &&
-        port->type != DUNLIN_ONNX_INT32) {
+        port->type != DUNLIN_ONNX_INT32 && port->type != DUNLIN_ONNX_BOOL) {
         (void)snprintf(reason, sizeof reason,
-                       "input '%.80s' is neither float32 nor whole numbers (type %" PRId32 ")",
+                       "input '%.80s' is neither float32 nor whole numbers nor bool (type "
+                       "%" PRId32 ")",
                        name, port->type);
         dunlin__onnx_report_model(import, "input", reason);
         return false;
@@ -196,6 +197,7 @@ static dunlin_status import_several(dunlin_onnx_import *import, int64_t total, b
         binding->meaning = DUNLIN_ONNX_VALUE;
         binding->index = import->net->input;
         binding->is_unknown = !is_good;
+        binding->is_mask = import->file->inputs[i].type == DUNLIN_ONNX_BOOL;
         if (is_good) {
             const dunlin_shape shape = sample_shape(import, &import->file->inputs[i]);
             int64_t n = 0;
@@ -265,6 +267,7 @@ dunlin_status dunlin__onnx_import_inputs(dunlin_onnx_import *import)
     binding->meaning = DUNLIN_ONNX_VALUE;
     binding->index = import->net->input;
     binding->is_unknown = !is_good;
+    binding->is_mask = file->inputs[last].type == DUNLIN_ONNX_BOOL;
     return DUNLIN_OK;
 }
 

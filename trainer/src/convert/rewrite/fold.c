@@ -5,7 +5,6 @@
  * Invariant: an input that is an activation stays the same value.
  */
 #include "fold.h"
-
 #include "places.h"
 
 #include <mem/support.h>
@@ -117,6 +116,8 @@ static bool fold_cast(dunlin_onnx_node *node)
     dunlin_onnx_vector vector;
     if (is_value && (is_integer || type == DUNLIN_ONNX_FLOAT)) {
         dunlin__onnx_alias(node, input);
+    } else if (is_value && type == DUNLIN_ONNX_BOOL && !input->is_unknown) {
+        return dunlin__onnx_make_mask(node);
     } else if (is_float && dunlin__onnx_number_input(node, 0, &number)) {
         dunlin__onnx_bind_number(node, number);
     } else if (is_integer && is_ints(node, input)) {
@@ -254,9 +255,9 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
     return dunlin__onnx_fold_place(node) || dunlin__onnx_fold_chances(node) ||
            dunlin__onnx_fold_norms(node) || dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
-           dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_mask(node) ||
-           dunlin__onnx_fold_words(node) || dunlin__onnx_fold_several(node) ||
-           dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node) ||
-           dunlin__onnx_fold_resize(node) || dunlin__onnx_fold_stored_rows(node) ||
-           dunlin__onnx_fold_einsum(node);
+           dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_comparison(node) ||
+           dunlin__onnx_fold_mask(node) || dunlin__onnx_fold_words(node) ||
+           dunlin__onnx_fold_several(node) || dunlin__onnx_fold_pools(node) ||
+           dunlin__onnx_fold_slice(node) || dunlin__onnx_fold_resize(node) ||
+           dunlin__onnx_fold_stored_rows(node) || dunlin__onnx_fold_einsum(node);
 }

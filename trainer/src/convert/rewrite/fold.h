@@ -43,6 +43,10 @@ bool dunlin__onnx_is_skipped(dunlin_onnx_node *node);
 /* constants.c: what is computed from constants alone. masks.c: a choice by a constant mask. */
 bool dunlin__onnx_fold_constants(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_mask(dunlin_onnx_node *node);
+/* comparisons.c: masks that are made of an input, and choices by them; a cast of an activation to
+ * BOOL. */
+bool dunlin__onnx_fold_comparison(dunlin_onnx_node *node);
+bool dunlin__onnx_make_mask(dunlin_onnx_node *node);
 /*
  * Of a stored operand that is added, if it is a mask: it holds minus infinity, or hides with
  * -10,000 and less and adds 0 elsewhere. With the lowest float in place of minus infinity, and

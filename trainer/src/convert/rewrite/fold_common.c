@@ -37,6 +37,7 @@ void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input
     output->is_unknown = input->is_unknown;
     output->is_flat = input->is_flat;
     output->place = input->place;
+    output->is_mask = input->is_mask;
 }
 
 static void fail_memory(dunlin_onnx_node *node)

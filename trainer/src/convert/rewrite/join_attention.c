@@ -22,7 +22,8 @@ typedef dunlin_join_sizes sizes;
 typedef struct scores {
     uint32_t product;
     float scale;
-    uint32_t mask; /* value; DUNLIN_NET_NONE: none */
+    uint32_t mask;      /* value; DUNLIN_NET_NONE: none */
+    bool is_after_mask; /* the step before added it */
     fixed_mask fixed[MAX_FIXED];
     uint32_t n_fixed;
 } scores;
@@ -205,7 +206,9 @@ static bool step_back(const joiner *j, const dunlin_net_node *node, scores *s, b
     *value = node->inputs[0];
     const bool may_be_masked = !*is_scaled;
     const bool was_sum = *is_sum_before;
+    const bool was_mask = s->is_after_mask;
     *is_sum_before = false;
+    s->is_after_mask = false;
     if (node->kind == DUNLIN_OP_UNARY) {
         *is_scaled = *is_scaled || node->u.unary.a != 1.0F;
         s->scale *= node->u.unary.a;
@@ -221,7 +224,12 @@ static bool step_back(const joiner *j, const dunlin_net_node *node, scores *s, b
     if (!may_be_masked || (node->kind != DUNLIN_OP_BINARY && node->kind != DUNLIN_OP_ADD)) {
         return false;
     }
+    if (node->n_inputs == 2 && s->mask != DUNLIN_NET_NONE) {
+        return was_mask && fn == DUNLIN_BINARY_MUL && node->kind == DUNLIN_OP_BINARY &&
+               dunlin__join_is_choice(j, s->mask, node->inputs[1]);
+    }
     if (node->n_inputs == 2) {
+        s->is_after_mask = true;
         return (node->kind == DUNLIN_OP_ADD || fn == DUNLIN_BINARY_ADD) &&
                take_mask(j, node, s, value);
     }
@@ -279,6 +287,7 @@ static bool take_masks(const joiner *j, scores *from, const sizes *s, dunlin_net
     if (from->mask == DUNLIN_NET_NONE) {
         return true;
     }
+    dunlin__join_mask_of_heads(j, from->mask, s);
     const dunlin_net_value *mask = &j->net->values[from->mask];
     const int64_t n = dunlin__value_elements(mask);
     made->u.attention.has_mask = true;

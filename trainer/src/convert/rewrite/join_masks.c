@@ -3,12 +3,15 @@
  */
 #include "join_masks.h"
 
+#include "join_views.h"
 #include "net/params.h"
 
 #include <mem/support.h>
 
 /* What is added to a score to hide it is this or less: no exponential is left of it. */
 #define HIDDEN (-1e4F)
+/* Beside this a score is nothing, so that what hides all of a row says the same of its keys. */
+#define WHOLLY_HIDDEN (-1e9F)
 /* Elements of a constant mask that is looked at. */
 #define MAX_MASK_ELEMENTS ((int64_t)1 << 22)
 
@@ -102,4 +105,74 @@ bool dunlin__join_mask(const dunlin_joiner *j, dunlin_join_mask *mask, const dun
     dunlin__free_array(&j->net->alloc, values, n, sizeof *values);
     dunlin__free_array(&j->net->alloc, let, n, sizeof *let);
     return is_good;
+}
+
+/* --- masks that are made of an input --- */
+
+static const dunlin_net_node *affine_of(const dunlin_joiner *j, uint32_t value)
+{
+    const dunlin_net_node *node = join_producer(j, value);
+    return node != NULL && node->kind == DUNLIN_OP_UNARY && node->u.unary.fn == DUNLIN_UNARY_AFFINE
+               ? node
+               : NULL;
+}
+
+static bool is_as(const dunlin_net_node *node, float a, float b)
+{
+    return !(node->u.unary.a < a) && !(node->u.unary.a > a) && !(node->u.unary.b < b) &&
+           !(node->u.unary.b > b);
+}
+
+bool dunlin__join_is_choice(const dunlin_joiner *j, uint32_t mask, uint32_t let)
+{
+    const dunlin_net_node *added = affine_of(j, mask);
+    const dunlin_net_node *kept = affine_of(j, let);
+    if (added == NULL) {
+        return false;
+    }
+    const float slope = added->u.unary.a;
+    if (slope <= WHOLLY_HIDDEN && is_as(added, slope, 0.0F)) {
+        return kept != NULL && is_as(kept, -1.0F, 1.0F) && kept->inputs[0] == added->inputs[0];
+    }
+    const uint32_t own = kept != NULL && is_as(kept, 1.0F, 0.0F) ? kept->inputs[0] : let;
+    return slope >= -WHOLLY_HIDDEN && is_as(added, slope, -slope) && own == added->inputs[0];
+}
+
+/* Nothing is left out or scaled. */
+static bool is_whole_view(const dunlin_join_view *view)
+{
+    return view->offset == 0 && !(view->factor < 1.0F) && !(view->factor > 1.0F);
+}
+
+void dunlin__join_mask_of_heads(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s)
+{
+    const int64_t n = dunlin__value_elements(&j->net->values[mask]);
+    const uint32_t maker = j->net->values[mask].producer;
+    if (affine_of(j, mask) == NULL || j->net->values[mask].n_consumers != 1 || s->heads < 2 ||
+        (n != s->heads * s->n_keys && n != s->heads * s->n_queries * s->n_keys)) {
+        return;
+    }
+    const int64_t n_rows = n / s->heads / s->n_keys;
+    const dunlin_join_path path = dunlin__join_path(j, j->net->nodes[maker].inputs[0], false);
+    for (uint32_t i = 1; i <= path.n && path.rotation_at == DUNLIN_NET_NONE; i++) {
+        const uint32_t source = dunlin__join_source(&path, i);
+        const dunlin_net_value *x = &j->net->values[source];
+        const int64_t rows = dunlin__value_elements(x) / s->n_keys;
+        const dunlin_atoms wanted = {.n = 3,
+                                     .at = {{.size = s->heads},
+                                            {.size = n_rows, .in_stride = rows > 1 ? s->n_keys : 0},
+                                            {.size = s->n_keys, .in_stride = 1}}};
+        dunlin_join_view view;
+        if (x->layout == DUNLIN_LAYOUT_PLAIN && (rows == 1 || rows == n_rows) &&
+            rows * s->n_keys == dunlin__value_elements(x) && x->shape.n_dims > 0 &&
+            x->shape.dims[x->shape.n_dims - 1] == s->n_keys &&
+            dunlin__join_view(j, &path, 0, i, &view) && is_whole_view(&view) &&
+            dunlin__join_is_over(&view, &wanted)) {
+            dunlin_net_node made = j->net->nodes[maker];
+            made.inputs[0] = source;
+            dunlin__join_replace(j, &j->net->nodes[maker], &made);
+            j->net->values[mask].shape = j->net->values[source].shape;
+            return;
+        }
+    }
 }

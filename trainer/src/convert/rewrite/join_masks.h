@@ -23,4 +23,12 @@ typedef struct dunlin_join_mask {
  * read. */
 bool dunlin__join_mask(const dunlin_joiner *j, dunlin_join_mask *mask, const dunlin_join_sizes *s);
 
+/* Scores are multiplied by `let`, then `mask` is added: a choice by a mask that is made, of the
+ * scores and a number that hides whatever is added to it. */
+bool dunlin__join_is_choice(const dunlin_joiner *j, uint32_t mask, uint32_t let);
+
+/* A mask that was repeated for each head, and that nothing but its scores reads, is read as it was
+ * before. */
+void dunlin__join_mask_of_heads(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s);
+
 #endif

@@ -117,12 +117,28 @@ static bool is_in(const char *op_type, const char *const *list)
 
 bool dunlin__onnx_passes(dunlin_onnx_node *node, place *out)
 {
-    static const char *const elementwise[] = {
-        "Relu", "LeakyRelu", "Sigmoid",   "Tanh",        "Erf",      "Sqrt",     "Exp",
-        "Log",  "Neg",       "Abs",       "Clip",        "Gelu",     "Elu",      "Selu",
-        "Celu", "Softplus",  "HardSwish", "HardSigmoid", "Softsign", "Mish",     "Reciprocal",
-        "Cast", "Identity",  "Dropout",   "Sin",         "Cos",      "Pow",      "Add",
-        "Sub",  "Mul",       "Div",       "Max",         "Min",      "CastLike", NULL};
+    static const char *const elementwise[] = {"Relu",        "LeakyRelu",
+                                              "Sigmoid",     "Tanh",
+                                              "Erf",         "Sqrt",
+                                              "Exp",         "Log",
+                                              "Neg",         "Abs",
+                                              "Clip",        "Gelu",
+                                              "Elu",         "Selu",
+                                              "Celu",        "Softplus",
+                                              "HardSwish",   "HardSigmoid",
+                                              "Softsign",    "Mish",
+                                              "Reciprocal",  "Cast",
+                                              "Identity",    "Dropout",
+                                              "Sin",         "Cos",
+                                              "Pow",         "Add",
+                                              "Sub",         "Mul",
+                                              "Div",         "Max",
+                                              "Min",         "CastLike",
+                                              "Equal",       "Greater",
+                                              "Less",        "GreaterOrEqual",
+                                              "LessOrEqual", "Not",
+                                              "And",         "Or",
+                                              "Where",       NULL};
     const char *op = dunlin__onnx_op_type(node);
     const dunlin_onnx_binding *first = dunlin__onnx_input(node, 0);
     if (is_in(op, elementwise)) {

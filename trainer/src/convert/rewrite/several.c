@@ -158,6 +158,34 @@ static bool fold_expand(dunlin_onnx_node *node)
     return true;
 }
 
+/* Tile along dimensions that have one element. */
+static bool fold_tile(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
+    dunlin_onnx_vector times;
+    if (input == NULL || !dunlin__onnx_vector_input(node, 1, &times) ||
+        times.n != input->shape.n_dims + 1 || times.is_batch[0] || times.items[0] != 1) {
+        return false;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_EXPAND, dunlin__onnx_value_input(node, 0));
+    bool is_same = true;
+    made.u.expand.shape = input->shape;
+    for (int32_t i = 1; i < times.n; i++) {
+        int64_t *size = &made.u.expand.shape.dims[i - 1];
+        if (times.is_batch[i] || times.items[i] < 1 || (times.items[i] > 1 && *size != 1)) {
+            return false;
+        }
+        is_same = is_same && times.items[i] == 1;
+        *size = times.items[i] > 1 ? times.items[i] : *size;
+    }
+    if (is_same) {
+        dunlin__onnx_alias(node, dunlin__onnx_input(node, 0));
+    } else {
+        dunlin__onnx_finish(node, &made);
+    }
+    return true;
+}
+
 /* --- Gemm with factors, or with a third operand that is no row of biases --- */
 
 static dunlin_net_node affine(float factor)
@@ -377,6 +405,7 @@ bool dunlin__onnx_fold_several(dunlin_onnx_node *node)
         {"Softmax", dunlin__onnx_fold_old_softmax},
         {"LogSoftmax", dunlin__onnx_fold_old_softmax},
         {"Expand", fold_expand},
+        {"Tile", fold_tile},
         {"Gemm", fold_gemm},
         {"Sum", fold_sum},
         {"Mean", fold_sum},

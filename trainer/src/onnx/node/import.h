@@ -93,6 +93,7 @@ typedef struct dunlin_onnx_binding {
     bool is_fixed;      /* TENSOR: the file's metadata says that it is not trained */
     bool is_listed;     /* TENSOR: the file's metadata says that it is */
     bool is_flat;       /* TENSOR: one sample's numbers in a row, their shape was not kept */
+    bool is_mask;       /* VALUE: of type BOOL in the file; 0 and 1 here */
     dunlin_onnx_batch place; /* VALUE */
 } dunlin_onnx_binding;
 
