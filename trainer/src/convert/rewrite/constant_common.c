@@ -41,7 +41,7 @@ void dunlin__constant_free(const dunlin_onnx_node *node, dunlin_constant *consta
 
 /* Initialisers of floats may be weights, if the file does not say that they are not; one number
  * with a name that no parameter of PyTorch's has is none. */
-static bool may_be_weight(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
+bool dunlin__constant_may_be_weight(const dunlin_onnx_node *node, const dunlin_onnx_binding *input)
 {
     const dunlin_onnx_file *file = node->import->file;
     const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
@@ -128,7 +128,7 @@ bool dunlin__constant_read(dunlin_onnx_node *node, uint32_t index, dunlin_consta
         return false;
     }
     *out = (dunlin_constant){.type = type, .shape = tensor->shape, .n = tensor->n_elements};
-    out->is_part = may_be_weight(node, input);
+    out->is_part = dunlin__constant_may_be_weight(node, input);
     out->items = dunlin__alloc_zeroed(&file->alloc, (size_t)out->n + 1, sizeof *out->items);
     if (out->items == NULL) {
         node->import->node_status = dunlin__onnx_fail_memory(node->import);

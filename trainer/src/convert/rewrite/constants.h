@@ -19,6 +19,8 @@ typedef struct dunlin_constant {
 bool dunlin__constant_make(dunlin_onnx_node *node, int32_t type, const dunlin_shape *shape,
                            dunlin_constant *out);
 void dunlin__constant_free(const dunlin_onnx_node *node, dunlin_constant *constant);
+/* An initialiser of floats that may be a weight, or a part of one. */
+bool dunlin__constant_may_be_weight(const dunlin_onnx_node *node, const dunlin_onnx_binding *input);
 /* The input is a constant, read or computed, whose shape is known. */
 bool dunlin__constant_is(const dunlin_onnx_node *node, uint32_t index);
 /* It; false if it cannot be read, or after a failure. */

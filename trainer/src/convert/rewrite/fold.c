@@ -252,8 +252,9 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0) {
         return false;
     }
-    return dunlin__onnx_fold_place(node) || dunlin__onnx_fold_chances(node) ||
-           dunlin__onnx_fold_norms(node) || dunlin__onnx_fold_shapes(node) ||
+    return dunlin__onnx_fold_place(node) || dunlin__onnx_fold_weight_parts(node) ||
+           dunlin__onnx_fold_chances(node) || dunlin__onnx_fold_norms(node) ||
+           dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
            dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_comparison(node) ||
            dunlin__onnx_fold_mask(node) || dunlin__onnx_fold_words(node) ||

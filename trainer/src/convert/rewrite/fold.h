@@ -40,6 +40,8 @@ bool dunlin__onnx_fold_if(dunlin_onnx_node *node);
 /* The node is of a branch that is not taken, or of a choice that is not known. */
 bool dunlin__onnx_is_skipped(dunlin_onnx_node *node);
 
+/* weight_parts.c: layers that read some rows of a stored matrix. */
+bool dunlin__onnx_fold_weight_parts(dunlin_onnx_node *node);
 /* constants.c: what is computed from constants alone. masks.c: a choice by a constant mask. */
 bool dunlin__onnx_fold_constants(dunlin_onnx_node *node);
 bool dunlin__onnx_fold_mask(dunlin_onnx_node *node);

@@ -38,6 +38,9 @@ void dunlin__onnx_alias(dunlin_onnx_node *node, const dunlin_onnx_binding *input
     output->is_flat = input->is_flat;
     output->place = input->place;
     output->is_mask = input->is_mask;
+    output->part_of = input->part_of;
+    output->part_first = input->part_first;
+    output->part_rows = input->part_rows;
 }
 
 static void fail_memory(dunlin_onnx_node *node)

@@ -94,7 +94,9 @@ typedef struct dunlin_onnx_binding {
     bool is_listed;     /* TENSOR: the file's metadata says that it is */
     bool is_flat;       /* TENSOR: one sample's numbers in a row, their shape was not kept */
     bool is_mask;       /* VALUE: of type BOOL in the file; 0 and 1 here */
-    dunlin_onnx_batch place; /* VALUE */
+    uint32_t part_of;   /* TENSOR: rows of the weight of this binding, */
+    int64_t part_first, part_rows; /* from this row on; no rows: it is no part */
+    dunlin_onnx_batch place;       /* VALUE */
 } dunlin_onnx_binding;
 
 /* Issues of one kind. Texts that are not here are the file's. */

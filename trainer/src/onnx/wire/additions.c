@@ -167,3 +167,22 @@ bool dunlin__onnx_tensor_numbers(dunlin_onnx_file *file, const dunlin_onnx_tenso
     }
     return true;
 }
+
+bool dunlin__onnx_file_add_rows(dunlin_onnx_file *file, uint32_t tensor, int64_t first, int64_t n,
+                                uint32_t *out_tensor)
+{
+    if (!grow_tables(file, 0)) {
+        return false;
+    }
+    dunlin_onnx_tensor part = file->tensors[tensor];
+    const uint64_t row = part.n_bytes / (uint64_t)part.shape.dims[0];
+    part.n_elements = part.n_elements / part.shape.dims[0] * n;
+    part.shape.dims[0] = n;
+    part.offset += (uint64_t)first * row;
+    part.n_bytes = (uint64_t)n * row;
+    part.is_initializer = false;
+    part.is_part = true;
+    file->tensors[file->n_tensors] = part;
+    *out_tensor = (uint32_t)file->n_tensors++;
+    return true;
+}

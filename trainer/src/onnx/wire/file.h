@@ -203,6 +203,10 @@ bool dunlin__onnx_tensor_numbers(dunlin_onnx_file *file, const dunlin_onnx_tenso
 /* Adds a tensor of FLOAT, or of INT64 or BOOL, that was computed; false too if it is too large. */
 bool dunlin__onnx_file_add_tensor(dunlin_onnx_file *file, int32_t type, const dunlin_shape *shape,
                                   const double *items, uint32_t *out_tensor);
+/* Adds rows [first, first + n) of a tensor that lies in the file, as a part of what may be a
+ * weight; false when out of memory. */
+bool dunlin__onnx_file_add_rows(dunlin_onnx_file *file, uint32_t tensor, int64_t first, int64_t n,
+                                uint32_t *out_tensor);
 /* Adds a row of n integers. */
 bool dunlin__onnx_file_add_ints(dunlin_onnx_file *file, const int64_t *items, int64_t n,
                                 uint32_t *out_tensor);
