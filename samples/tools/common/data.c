@@ -223,6 +223,24 @@ static void fill_inputs(const dunlin_model *model, dunlin_dataset_options *optio
     options->n_inputs = n <= DUNLIN_MODEL_MAX_INPUTS ? n : 0;
 }
 
+/* Square pictures, for an input (C, H, W) or (H, W, C). False: it takes others, or none. */
+static bool fit_pictures(const dunlin_model *model, dunlin_dataset_options *options)
+{
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    dunlin_model_input input = DUNLIN_MODEL_INPUT_INIT;
+    const bool is_last = dunlin_model_n_inputs(model) == 1 &&
+                         dunlin_model_get_input(model, 0, &input) == DUNLIN_OK &&
+                         input.is_channels_last;
+    const int32_t height = is_last ? 0 : 1; /* among the dimensions */
+    if (shape.n_dims != 3 || shape.dims[height] != shape.dims[height + 1] ||
+        shape.dims[height] > 4096) {
+        return false;
+    }
+    options->image = (int32_t)shape.dims[height];
+    options->channels = (int32_t)shape.dims[is_last ? 2 : 0];
+    return true;
+}
+
 const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,
                      const char **out_name, dunlin_dataset_options *options)
 {
@@ -268,13 +286,11 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
                        model_name, (int)n_features, choice->name, (int)n_features);
         return why;
     }
-    if (shape.n_dims != 3 || shape.dims[1] != shape.dims[2] || shape.dims[1] > 4096) {
+    if (!fit_pictures(model, options)) {
         (void)snprintf(why, sizeof why,
                        "%s does not take square images: no data set here has its shape",
                        model_name);
         return why;
     }
-    options->image = (int32_t)shape.dims[1];
-    options->channels = (int32_t)shape.dims[0];
     return NULL;
 }

@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 
+#include <ops/shape/atoms.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,6 +126,31 @@ Test(onnx_windows, a_weight_that_is_read_in_parts_is_one_parameter)
         }
     }
     cr_expect_eq(n_found, 2);
+    dunlin_model_destroy(model);
+}
+
+/* As tf2onnx writes it: images as (N, H, W, C), scaled before they are transposed; nothing is
+ * copied for it. */
+Test(onnx_windows, layouts_of_tensorflow)
+{
+    char path[512];
+    dunlin_model *model = NULL;
+    check_golden("tensorflow");
+    cr_assert_eq(dunlin_model_open(net_onnx_path("tensorflow.onnx", path), NULL, &model, NULL),
+                 DUNLIN_OK);
+    cr_expect_eq(model->net.values[model->net.input].layout, DUNLIN_LAYOUT_PLAIN);
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        dunlin_atoms atoms;
+        cr_expect_neq(node->kind, DUNLIN_OP_TRANSPOSE);
+        if (node->kind == DUNLIN_OP_REARRANGE) {
+            cr_expect(dunlin__atoms_of(&model->net.values[node->inputs[0]],
+                                       model->net.values[node->output].layout,
+                                       &node->u.rearrange.to, &atoms) &&
+                          dunlin__atoms_are_still(&atoms),
+                      "'%s' is copied", node->name);
+        }
+    }
     dunlin_model_destroy(model);
 }
 

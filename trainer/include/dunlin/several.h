@@ -109,8 +109,9 @@ typedef struct dunlin_model_input {
     const char *name;   /* belongs to the model */
     dunlin_shape shape; /* without the batch */
     int64_t n_elements;
-    int64_t first;      /* where it begins in an example of one array */
-    int64_t vocabulary; /* above 0: tokens below it */
+    int64_t first;         /* where it begins in an example of one array */
+    int64_t vocabulary;    /* above 0: tokens below it */
+    bool is_channels_last; /* of three dimensions, which are rows: (H, W, C), if it is an image */
 } dunlin_model_input;
 #define DUNLIN_MODEL_INPUT_INIT DUNLIN_SIZED_INIT(dunlin_model_input)
 

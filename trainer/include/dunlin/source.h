@@ -51,9 +51,9 @@ typedef struct dunlin_source_answer {
  * asked for again, also within one step, so that an input batch need not stay in memory.
  *
  * `read_fn` writes `n` examples with the given indices: inputs to `out_x` (n x the model's input
- * elements, of `dtype`, in the order C, H, W for images), labels to `out_y`. Called on the thread
- * that runs the step, never in parallel. A status other than OK ends the step with CALLBACK and
- * leaves the weights untouched.
+ * elements, of `dtype`, in the order of the model's input: C, H, W for images), labels to `out_y`.
+ * Called on the thread that runs the step, never in parallel. A status other than OK ends the step
+ * with CALLBACK and leaves the weights untouched.
  *
  * A source of the app's begins as DUNLIN_SOURCE_INIT; one that the library fills needs no
  * beginning.
@@ -119,7 +119,13 @@ typedef struct dunlin_source {
      */
     const dunlin_source_answer *answers;
     int32_t n_answers;
+    uint64_t flags; /* DUNLIN_SOURCE_PLANES, or 0 */
 } dunlin_source;
+/** In dunlin_source.flags, of a source with read_fn or read_targets_fn: images come as (C, H, W),
+ * with a mean and a deviation for each channel, also where the model's input is (H, W, C), as of
+ * files of TensorFlow. Sources of data sets say so. Without it they come as the model's input is.
+ */
+#define DUNLIN_SOURCE_PLANES UINT64_C(1)
 #define DUNLIN_SOURCE_INIT DUNLIN_SIZED_INIT(dunlin_source)
 
 #ifdef __cplusplus

@@ -149,6 +149,7 @@ typedef struct dunlin_step_input {
     int64_t first, n_elements;
     int64_t pixels;   /* they lie channels innermost */
     int32_t channels; /* 1 if it is no image */
+    int32_t planes;   /* above 0: it is rows (H, W, C), and so many planes may be given for it */
 } dunlin_step_input;
 
 /* The most inputs that are staged each by itself; more lie in one tensor, and layers cut them out.

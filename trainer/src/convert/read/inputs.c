@@ -114,10 +114,32 @@ static dunlin_shape sample_shape(const dunlin_onnx_import *import, const dunlin_
     return shape;
 }
 
-/* Images as (N, H, W, C), which the file itself makes (N, C, H, W) of: so they lie already. */
+/* What is done to each element, as files of TensorFlow scale and shift their images. */
+static bool is_elementwise(const char *op_type)
+{
+    static const char *const ops[] = {"Cast", "Identity", "Add", "Sub", "Mul",
+                                      "Div",  "Clip",     "Max", "Min"};
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        is_one = is_one || strcmp(ops[i], op_type) == 0;
+    }
+    return is_one;
+}
+
+/* Images as (N, H, W, C), which the file itself makes (N, C, H, W) of, after a few functions of
+ * each element or at once: so they lie already. */
 static bool is_transposed_first(const dunlin_onnx_import *import, const char *name)
 {
+    enum { MOST_STEPS = 8 };
     const dunlin_onnx_binding *binding = dunlin__onnx_find_binding(import, name);
+    for (int step = 0; binding != NULL && step < MOST_STEPS; step++) {
+        const dunlin_onnx_op *reader = dunlin__onnx_sole_reader(import, binding);
+        if (reader == NULL || !is_elementwise(dunlin__onnx_text_at(import, reader->op_type))) {
+            break;
+        }
+        binding = dunlin__onnx_find_binding(
+            import, dunlin__onnx_text_at(import, import->file->names[reader->outputs.first]));
+    }
     return binding != NULL && dunlin__onnx_is_read_by(import, binding, "Transpose");
 }
 

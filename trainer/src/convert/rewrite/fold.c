@@ -5,6 +5,7 @@
  * Invariant: an input that is an activation stays the same value.
  */
 #include "fold.h"
+
 #include "places.h"
 
 #include <mem/support.h>

@@ -300,6 +300,7 @@ dunlin_source dunlin__augment_source(dunlin_augment *augment)
         .error_fn = last_text,
         .read_targets_fn = is_mixed ? read_targets : NULL,
         .n_targets = is_mixed ? augment->options.n_classes : 0,
+        .flags = augment->below.flags,
     };
 }
 

@@ -206,6 +206,7 @@ static dunlin_source plain_source(dunlin_pipeline *pipeline)
         .step_fn = begin_step,
         .hint_fn = hint_step,
         .error_fn = last_text,
+        .flags = below->flags,
     };
 }
 

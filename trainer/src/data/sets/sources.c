@@ -152,6 +152,8 @@ static dunlin_source source_of(const dunlin_dataset *dataset)
     } else if (dataset->n_features > 0) {
         source.dtype = DUNLIN_F32;
         source.scale = 1.0F;
+    } else {
+        source.flags = DUNLIN_SOURCE_PLANES;
     }
     return source;
 }

@@ -42,6 +42,8 @@ dunlin_status dunlin_model_get_input(const dunlin_model *model, int32_t index,
         .n_elements = part.n,
         .first = part.first,
         .vocabulary = vocabulary_of(&model->net, part.value),
+        .is_channels_last = model->net.values[part.value].layout == DUNLIN_LAYOUT_PLAIN &&
+                            model->net.values[part.value].shape.n_dims == 3,
     };
     dunlin__struct_give(&input, sizeof input, out_input);
     return DUNLIN_OK;

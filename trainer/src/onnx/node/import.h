@@ -161,6 +161,9 @@ dunlin_onnx_binding *dunlin__onnx_find_binding(const dunlin_onnx_import *import,
 /* Is it read by nodes that the output needs, and all of them of this type? */
 bool dunlin__onnx_is_read_by(const dunlin_onnx_import *import, const dunlin_onnx_binding *binding,
                              const char *op_type);
+/* The one node that reads it; NULL: none, or several. */
+const dunlin_onnx_op *dunlin__onnx_sole_reader(const dunlin_onnx_import *import,
+                                               const dunlin_onnx_binding *binding);
 dunlin_status dunlin__onnx_fail_memory(const dunlin_onnx_import *import);
 /* An issue of the model as a whole. */
 void dunlin__onnx_report_model(dunlin_onnx_import *import, const char *attribute,

@@ -51,3 +51,23 @@ bool dunlin__onnx_is_read_by(const dunlin_onnx_import *import, const dunlin_onnx
     }
     return n_readers > 0;
 }
+
+const dunlin_onnx_op *dunlin__onnx_sole_reader(const dunlin_onnx_import *import,
+                                               const dunlin_onnx_binding *binding)
+{
+    const uint32_t index = (uint32_t)(binding - import->bindings);
+    const dunlin_onnx_op *found = NULL;
+    for (uint32_t i = 0; i < import->file->n_ops; i++) {
+        const dunlin_onnx_op *op = &import->file->ops[i];
+        for (uint32_t k = 0; k < op->inputs.n; k++) {
+            if (import->refs[op->inputs.first + k] != index) {
+                continue;
+            }
+            if (found != NULL && found != op) {
+                return NULL;
+            }
+            found = op->outputs.n > 0 ? op : NULL;
+        }
+    }
+    return found;
+}

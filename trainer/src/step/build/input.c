@@ -166,6 +166,8 @@ static void describe_input(const dunlin_net *net, const dunlin_net_part *part,
     if (value->layout == DUNLIN_LAYOUT_IMAGE) {
         dunlin__value_hwc(value, &height, &width, &out->channels);
         out->pixels = (int64_t)height * width;
+    } else if (value->shape.n_dims == 3) {
+        out->planes = (int32_t)value->shape.dims[2];
     }
 }
 
@@ -196,7 +198,9 @@ static const dunlin_step_input *describe_inputs(dunlin_emit *emit, int32_t *out_
         const dunlin_net_part part = part_of(emit, k);
         describe_input(emit->net, &part, &inputs[k]);
         inputs[k].name = dunlin__step_pool_text(&graph->pool, part.name, "");
-        *out_channels = inputs[k].channels > *out_channels ? inputs[k].channels : *out_channels;
+        const int32_t most =
+            inputs[k].planes > inputs[k].channels ? inputs[k].planes : inputs[k].channels;
+        *out_channels = most > *out_channels ? most : *out_channels;
         if (inputs[k].name == NULL) {
             inputs = NULL;
         }

@@ -111,6 +111,17 @@ static void stage(const dunlin_step_run *run, const dunlin_step_input *input,
     }
 }
 
+/* As the source gives it: planes of an image become its rows. */
+static dunlin_step_input given_as(const dunlin_step_input *input, const dunlin_source *source)
+{
+    dunlin_step_input given = *input;
+    if ((source->flags & DUNLIN_SOURCE_PLANES) != 0 && input->planes > 0) {
+        given.channels = input->planes;
+        given.pixels = input->n_elements / input->planes;
+    }
+    return given;
+}
+
 dunlin_status dunlin__stage_examples(const dunlin_kernel_call *call, const dunlin_staging *params,
                                      int64_t first, int64_t n, int64_t room, unsigned char *raw)
 {
@@ -130,7 +141,8 @@ dunlin_status dunlin__stage_examples(const dunlin_kernel_call *call, const dunli
         DUNLIN_TRY(check_raw(run, &block));
     }
     for (uint32_t k = 0; k < params->n_inputs; k++) {
-        const dunlin_step_input *input = &params->inputs[k];
+        const dunlin_step_input given = given_as(&params->inputs[k], source);
+        const dunlin_step_input *input = &given;
         const dunlin_source_input *how = has_arrays ? &source->inputs[k] : &one;
         if (has_arrays) {
             block.bytes = raw + (size_t)(room * input->first) * sizeof(float);
