@@ -116,6 +116,16 @@ static dunlin_model *odd_with_batch_norm(uint64_t *rng)
     return test_random_model(rng, true);
 }
 
+static dunlin_model *pair(uint64_t *rng)
+{
+    return test_random_pair_model(rng, false);
+}
+
+static dunlin_model *pair_with_batch_norm(uint64_t *rng)
+{
+    return test_random_pair_model(rng, true);
+}
+
 Test(exact, batch_norm, .timeout = 1800)
 {
     const family of = {"batch norm", with_batch_norm, true, "conv0", 20250100000, false};
@@ -179,4 +189,23 @@ Test(exact, odd_shapes_with_ghost_statistics, .timeout = 1800)
 {
     const family of = {"odd, ghost", odd_with_batch_norm, true, NULL, 20250800000, true};
     (void)check_nets(&of, test_cases(EXACT_NETS * 10 / 100));
+}
+
+/* A second output, as of an auxiliary head: gradients meet in the middle. */
+Test(exact, two_outputs, .timeout = 1800)
+{
+    const family of = {"two outputs", pair, false, NULL, 20250900000, false};
+    const int n = test_cases(EXACT_NETS * 10 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_both > 0, "none recomputes in slices");
+}
+
+Test(exact, two_outputs_with_batch_norm, .timeout = 1800)
+{
+    const family of = {
+        "two outputs, batch norm", pair_with_batch_norm, true, NULL, 20251000000, false};
+    const int n = test_cases(EXACT_NETS * 10 / 100);
+    const exact_counts counts = check_nets(&of, n);
+    cr_expect(n < MANY || counts.n_cut > counts.n_runs / 10, "%d of %d in regions", counts.n_cut,
+              counts.n_runs);
 }

@@ -1,10 +1,9 @@
 /* random_model.c - random networks of step_support.h: images, signals or tokens, a draw of the
  * layers that the builder offers. */
-#include "random.h"
+#include "random_draft.h"
 #include "random_parts.h"
 #include "step_support.h"
 
-#include <dunlin/attention.h>
 #include <dunlin/pixels.h>
 #include <dunlin/several.h>
 
@@ -12,24 +11,7 @@
 
 #include <stdio.h>
 
-static int32_t between(uint64_t *rng, int32_t low, int32_t high)
-{
-    return low + (int32_t)test_random_below(rng, (uint64_t)high - (uint64_t)low + 1);
-}
-
-/* The network under construction, with the shape of its end: the builder keeps
- * shapes to itself. */
-typedef struct draft {
-    dunlin_builder *builder;
-    uint64_t *rng;
-    bool has_batch_norm, is_signal;
-    int n_layers;
-    dunlin_value end;
-    int32_t channels, size;
-    char name[32];
-} draft;
-
-static const char *next_name(draft *d, const char *kind)
+const char *random_name(draft *d, const char *kind)
 {
     (void)snprintf(d->name, sizeof d->name, "%s%d", kind, d->n_layers++);
     return d->name;
@@ -37,7 +19,7 @@ static const char *next_name(draft *d, const char *kind)
 
 /* A smooth function, or one with kinks, of whatever the end is: `width`
  * channels or columns. */
-static void add_function(draft *d, int32_t width)
+void random_function(draft *d, int32_t width)
 {
     static dunlin_value (*const functions[])(dunlin_builder *, dunlin_value) = {
         dunlin_builder_sigmoid,      dunlin_builder_silu,     dunlin_builder_hard_swish,
@@ -50,7 +32,7 @@ static void add_function(draft *d, int32_t width)
     } else if (i == n) {
         d->end = dunlin_builder_elu(d->builder, d->end, d->channels % 2 == 0 ? 1.0F : -0.5F);
     } else {
-        d->end = dunlin_builder_prelu(d->builder, next_name(d, "prelu"), d->end,
+        d->end = dunlin_builder_prelu(d->builder, random_name(d, "prelu"), d->end,
                                       between(d->rng, 0, 1) == 0 ? 1 : width);
     }
 }
@@ -64,16 +46,16 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
                                          .groups = groups,
                                          .no_bias = between(d->rng, 0, 3) == 0};
     d->end =
-        dunlin_builder_conv(d->builder, next_name(d, "conv"), d->end, channels, kernel, &options);
+        dunlin_builder_conv(d->builder, random_name(d, "conv"), d->end, channels, kernel, &options);
     d->channels = channels;
     d->size = (d->size - 1) / stride + 1;
     const bool is_normalised = d->has_batch_norm && between(d->rng, 0, 2) > 0;
     if (is_normalised) {
-        d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+        d->end = dunlin_builder_batch_norm(d->builder, random_name(d, "bn"), d->end);
     }
     /* Of one pixel a group may be a single number, whose norm is all rounding. */
     if (!d->has_batch_norm && d->size > 1 && between(d->rng, 0, 5) == 0) {
-        d->end = dunlin_builder_group_norm(d->builder, next_name(d, "gn"), d->end,
+        d->end = dunlin_builder_group_norm(d->builder, random_name(d, "gn"), d->end,
                                            channels % 2 == 0 ? 2 : 1);
     }
     switch (between(d->rng, 0, 5)) {
@@ -87,7 +69,7 @@ static void add_conv(draft *d, int32_t channels, int32_t stride, int32_t groups)
         d->end = dunlin_builder_leaky_relu(d->builder, d->end, channels % 2 == 0 ? 0.2F : -0.5F);
         break;
     case 3:
-        add_function(d, channels);
+        random_function(d, channels);
         break;
     case 4: /* what the view of a batch norm computes */
         if (is_normalised) {
@@ -110,7 +92,7 @@ static void add_dense_block(draft *d)
     for (int32_t i = 1; i < n; i++) {
         d->end = i == 1 ? values[0] : dunlin_builder_concat(d->builder, values, i);
         if (d->has_batch_norm) {
-            d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+            d->end = dunlin_builder_batch_norm(d->builder, random_name(d, "bn"), d->end);
             d->end = dunlin_builder_relu(d->builder, d->end);
         }
         add_conv(d, between(d->rng, 1, 3), 1, 1);
@@ -232,7 +214,7 @@ static void add_file_parts(draft *d)
         break;
     case 2:
         add_conv(d, channels, 1, 1);
-        d->end = random_where(d->builder, next_name(d, "where"), before, d->end, d->size);
+        d->end = random_where(d->builder, random_name(d, "where"), before, d->end, d->size);
         break;
     default:
         if (d->size > 1) {
@@ -263,10 +245,10 @@ static void add_larger(draft *d)
     }
     d->channels = between(d->rng, 1, 4);
     d->size = size;
-    d->end = dunlin_builder_conv_transposed(d->builder, next_name(d, "up"), before, d->channels,
+    d->end = dunlin_builder_conv_transposed(d->builder, random_name(d, "up"), before, d->channels,
                                             kernel, &options);
     if (d->has_batch_norm && between(d->rng, 0, 1) == 0) {
-        d->end = dunlin_builder_batch_norm(d->builder, next_name(d, "bn"), d->end);
+        d->end = dunlin_builder_batch_norm(d->builder, random_name(d, "bn"), d->end);
     }
     const dunlin_value values[2] = {
         d->end, dunlin_builder_resize(d->builder, before, size, size,
@@ -342,116 +324,19 @@ static void add_layer(draft *d)
     }
 }
 
-static void add_head(draft *d)
+/* The scores of a number of classes: of all pixels, or of their mean. */
+static dunlin_value add_head(draft *d, int32_t n_classes)
 {
     if (between(d->rng, 0, 1) == 0) {
         d->end = dunlin_builder_global_average_pool(d->builder, d->end);
     }
     d->end = dunlin_builder_flatten(d->builder, d->end);
     if (between(d->rng, 0, 1) == 0) {
-        d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, 7);
+        d->end = dunlin_builder_dense(d->builder, random_name(d, "fc"), d->end, 7);
         d->end = between(d->rng, 0, 1) == 0 ? dunlin_builder_relu(d->builder, d->end)
                                             : dunlin_builder_leaky_relu(d->builder, d->end, 0.1F);
     }
-    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, between(d->rng, 2, 5));
-}
-
-static dunlin_model *finish(dunlin_builder *builder, dunlin_value end)
-{
-    dunlin_model *model = NULL;
-    dunlin_error error;
-    cr_assert_eq(dunlin_builder_finish(builder, end, &model, &error), DUNLIN_OK, "%s", error.text);
-    return model;
-}
-
-/* Half of an encoder layer: x + f(x), normalised. */
-static void end_half(draft *d, dunlin_value before, int32_t width)
-{
-    d->end = dunlin_builder_dense(d->builder, next_name(d, "fc"), d->end, width);
-    d->end = dunlin_builder_add(d->builder, before, d->end);
-    d->end = between(d->rng, 0, 2) == 0
-                 ? dunlin_builder_rms_norm(d->builder, next_name(d, "norm"), d->end, 0.0F)
-                 : dunlin_builder_layer_norm(d->builder, next_name(d, "norm"), d->end);
-}
-
-/* q, k and v in one; looks back, shares keys and adds a mask or not. */
-static void add_attention(draft *d, int32_t heads, int32_t width, int32_t n_tokens)
-{
-    enum { MOST = 6 };
-    float mask[MOST * MOST];
-    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
-    options.is_causal = between(d->rng, 0, 1) == 0;
-    options.kv_heads = between(d->rng, 0, 1);
-    if (n_tokens <= MOST && between(d->rng, 0, 2) == 0) {
-        for (int32_t i = 0; i < n_tokens * n_tokens; i++) {
-            mask[i] = 0.125F * (float)between(d->rng, -8, 8);
-        }
-        options.fixed_mask = mask;
-        options.fixed_mask_shape = (dunlin_shape){2, {n_tokens, n_tokens}};
-    }
-    options.rotary_base = width % 2 == 0 && between(d->rng, 0, 1) == 0 ? 100.0F : 0.0F;
-    const int32_t kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
-    d->end = dunlin_builder_dense(d->builder, next_name(d, "qkv"), d->end,
-                                  (heads + 2 * kv_heads) * width);
-    d->end = dunlin_builder_attention_with(d->builder, next_name(d, "attention"), &d->end, 1, heads,
-                                           &options);
-}
-
-/* Tokens or features, encoder layers in several forms, one row out of all of
- * them. */
-static dunlin_model *random_token_model(uint64_t *rng)
-{
-    draft d = {.rng = rng};
-    cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
-    const int32_t n_tokens = between(rng, 2, 6);
-    const int32_t heads = between(rng, 1, 3);
-    const int32_t width = heads * between(rng, 1, 4);
-    const bool has_table = between(rng, 0, 2) > 0;
-    const dunlin_shape input = {1, {has_table ? n_tokens : 3}};
-    const dunlin_shape tokens = {2, {n_tokens, width}};
-    d.end = dunlin_builder_input(d.builder, "x", &input);
-    if (has_table) {
-        d.end = dunlin_builder_embedding(d.builder, "table", d.end,
-                                         INT64_C(1) << between(rng, 1, 7), width);
-    } else {
-        d.end = dunlin_builder_dense(d.builder, "spread", d.end, n_tokens * width);
-        d.end = dunlin_builder_reshape(d.builder, d.end, &tokens);
-    }
-    d.end = dunlin_builder_add_parameter(d.builder, "positions", d.end, &tokens);
-    const int32_t n_layers = between(rng, 1, 3);
-    for (int32_t i = 0; i < n_layers; i++) {
-        const dunlin_value before = d.end;
-        if (between(rng, 0, 1) == 0) {
-            add_attention(&d, heads, width / heads, n_tokens);
-        } else { /* the same by hand, one head */
-            const int32_t order[2] = {1, 0};
-            const dunlin_value q =
-                dunlin_builder_dense(d.builder, next_name(&d, "q"), before, width);
-            dunlin_value k = dunlin_builder_dense(d.builder, next_name(&d, "k"), before, width);
-            k = dunlin_builder_transpose(d.builder, k, order);
-            k = dunlin_builder_softmax(d.builder, dunlin_builder_matmul(d.builder, q, k));
-            d.end = dunlin_builder_matmul(d.builder, k, before);
-        }
-        end_half(&d, before, width);
-        const dunlin_value middle = d.end;
-        d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, 2 * width);
-        if (between(rng, 0, 1) == 0) {
-            d.end = dunlin_builder_gelu(d.builder, d.end);
-        } else {
-            add_function(&d, 2 * width);
-        }
-        d.end = dunlin_builder_multiply(d.builder, d.end, d.end);
-        end_half(&d, middle, width);
-    }
-    if (between(rng, 0, 1) == 0) {
-        d.end = dunlin_builder_mean(d.builder, d.end, 0);
-    } else {
-        d.end = dunlin_builder_slice(d.builder, d.end, 0, 0, 1);
-        d.end = dunlin_builder_flatten(d.builder, d.end);
-        d.end = dunlin_builder_erf(d.builder, dunlin_builder_tanh(d.builder, d.end));
-    }
-    d.end = dunlin_builder_dense(d.builder, next_name(&d, "fc"), d.end, between(rng, 2, 5));
-    return finish(d.builder, d.end);
+    return dunlin_builder_dense(d->builder, random_name(d, "fc"), d->end, n_classes);
 }
 
 static dunlin_value draw_input(draft *d, const char *name, const dunlin_shape *shape)
@@ -466,7 +351,7 @@ static void add_second(draft *d, dunlin_value second)
     const int32_t channels = between(d->rng, 1, 4);
     const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
     const dunlin_value x =
-        dunlin_builder_conv(d->builder, next_name(d, "both"), d->end, channels, 3, &padded);
+        dunlin_builder_conv(d->builder, random_name(d, "both"), d->end, channels, 3, &padded);
     const dunlin_value values[2] = {x, dunlin_builder_share(d->builder, x, second)};
     const bool is_compared = between(d->rng, 0, 1) == 0;
     d->end = is_compared ? dunlin_builder_abs_difference(d->builder, values[0], values[1])
@@ -474,11 +359,9 @@ static void add_second(draft *d, dunlin_value second)
     d->channels = is_compared ? channels : 2 * channels;
 }
 
-dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
+/* With a second output: of what a layer in the middle makes, as auxiliary heads are. */
+static dunlin_model *random_image_model(uint64_t *rng, bool has_batch_norm, bool has_second)
 {
-    if (!has_batch_norm && between(rng, 0, 3) == 0) {
-        return random_token_model(rng);
-    }
     draft d = {.rng = rng, .has_batch_norm = has_batch_norm};
     cr_assert_eq(dunlin_builder_create(NULL, &d.builder), DUNLIN_OK);
     d.channels = between(rng, 1, 3);
@@ -492,9 +375,31 @@ dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
     }
     add_conv(&d, between(rng, 2, 5), 1, 1);
     const int32_t n_layers = between(rng, 0, 4);
+    const int32_t n_before = has_second ? between(rng, 0, n_layers) : n_layers;
+    draft middle = d;
     for (int32_t i = 0; i < n_layers; i++) {
+        middle = i == n_before ? d : middle;
         add_layer(&d);
     }
-    add_head(&d);
-    return finish(d.builder, d.end);
+    const int32_t n_classes = between(rng, 2, 5);
+    dunlin_value ends[2] = {add_head(&d, n_classes)};
+    if (has_second) {
+        middle.n_layers = d.n_layers;
+        ends[1] = add_head(&middle, n_classes);
+    }
+    return random_finish(d.builder, ends, has_second ? 2 : 1);
+}
+
+dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm)
+{
+    return !has_batch_norm && between(rng, 0, 3) == 0
+               ? random_token_model(rng, false)
+               : random_image_model(rng, has_batch_norm, false);
+}
+
+dunlin_model *test_random_pair_model(uint64_t *rng, bool has_batch_norm)
+{
+    return !has_batch_norm && between(rng, 0, 2) == 0
+               ? random_token_model(rng, true)
+               : random_image_model(rng, has_batch_norm, true);
 }

@@ -40,6 +40,18 @@ dunlin_value random_sign(dunlin_builder *builder, dunlin_value x)
     return dunlin_builder_multiply(builder, size, dunlin_builder_tanh(builder, x));
 }
 
+/* A parameter of the node under construction that never changes. */
+static void add_fixed(dunlin_builder *builder, const char *name, const char *suffix,
+                      const dunlin_shape *shape, const float *values, int64_t n)
+{
+    dunlin_net_param *param = dunlin__builder_param(builder, 0, name, suffix, shape);
+    cr_assert_not_null(param);
+    param->n_elements = n;
+    param->is_fixed_by_file = true;
+    dunlin_net *net = dunlin__builder_net(builder);
+    cr_assert(dunlin__net_set_values(net, (uint32_t)(net->n_params - 1), values));
+}
+
 /* x where the element's remainder by three is zero, or (`is_rest`) where it is not. */
 static dunlin_value masked(dunlin_builder *builder, const char *name, const char *suffix,
                            dunlin_value x, int64_t size, bool is_rest)
@@ -48,15 +60,10 @@ static dunlin_value masked(dunlin_builder *builder, const char *name, const char
     float values[MOST_SIZE];
     dunlin_net_node *node = begin(builder, DUNLIN_OP_BINARY, "where", x);
     node->u.binary.fn = DUNLIN_BINARY_MUL;
-    dunlin_net_param *param = dunlin__builder_param(builder, 0, name, suffix, &shape);
-    cr_assert_not_null(param);
-    param->n_elements = size;
-    param->is_fixed_by_file = true;
     for (int64_t i = 0; i < size; i++) {
         values[i] = (i % 3 == 0) != is_rest ? 1.0F : 0.0F;
     }
-    dunlin_net *net = dunlin__builder_net(builder);
-    cr_assert(dunlin__net_set_values(net, (uint32_t)(net->n_params - 1), values));
+    add_fixed(builder, name, suffix, &shape, values, size);
     return dunlin__builder_end(builder);
 }
 
@@ -89,4 +96,25 @@ dunlin_value random_every_second(dunlin_builder *builder, dunlin_value x, const 
             (dunlin_rearrangement){firsts, {0, 3, 1, 2}, {3, {shape->dims[0], width, n}}};
     }
     return dunlin__builder_end(builder);
+}
+
+dunlin_value random_rows(dunlin_builder *builder, const char *name, dunlin_value x, int64_t n_rows,
+                         int64_t width)
+{
+    float ids[MOST_SIZE];
+    const dunlin_shape shape = {2, {1, n_rows}};
+    const dunlin_shape table = {2, {n_rows + 2, width}};
+    cr_assert_leq(n_rows, MOST_SIZE);
+    for (int64_t i = 0; i < n_rows; i++) {
+        ids[i] = (float)((i * i + 1) % (n_rows + 2)); /* some rows twice, some never */
+    }
+    const dunlin_value input = (dunlin_value)dunlin__builder_net(builder)->input;
+    (void)begin(builder, DUNLIN_OP_EXPAND, "order", input);
+    add_fixed(builder, name, "ids", &shape, ids, n_rows);
+    (void)begin(builder, DUNLIN_OP_EMBEDDING, "stored_rows", dunlin__builder_end(builder));
+    dunlin_net_param *param = dunlin__builder_param(builder, 0, name, "table", &table);
+    cr_assert_not_null(param);
+    param->origin = DUNLIN_PARAM_UNIFORM;
+    param->bound = 0.5F;
+    return dunlin_builder_add(builder, x, dunlin__builder_end(builder));
 }

@@ -24,4 +24,9 @@ dunlin_value random_where(dunlin_builder *builder, const char *name, dunlin_valu
 dunlin_value random_every_second(dunlin_builder *builder, dunlin_value x,
                                  const dunlin_shape *shape);
 
+/* x plus n_rows (64 at most) rows of a table "NAME.table", in an order that is stored and is the
+ * same for each sample: a parameter "NAME.ids" that never changes. */
+dunlin_value random_rows(dunlin_builder *builder, const char *name, dunlin_value x, int64_t n_rows,
+                         int64_t width);
+
 #endif

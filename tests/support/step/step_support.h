@@ -26,6 +26,10 @@ void test_source_init(test_source *source, const dunlin_model *model, int64_t n_
  */
 dunlin_model *test_random_model(uint64_t *rng, bool has_batch_norm);
 
+/* The same with a second output of as many classes, of what a layer in the middle makes: a label
+ * answers both. */
+dunlin_model *test_random_pair_model(uint64_t *rng, bool has_batch_norm);
+
 /* Always the same: convolution, ReLU, pooling, dense; with batch norm or without. */
 dunlin_model *test_small_model(bool has_batch_norm);
 /* Dense, ReLU, dense over `n_features` features. */
