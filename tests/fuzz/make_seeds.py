@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).resolve().parent
-GOLDEN = ('depth', 'end_log_softmax', 'extremes', 'functions', 'mask_bools', 'mask_steps', 'mask_triangle', 'mirrored', 'named_pools',
+GOLDEN = ('cross_heads', 'pad_causal', 'pad_repeated', 'tensorflow', 'depth', 'end_log_softmax', 'extremes', 'functions', 'mask_bools', 'mask_steps', 'mask_triangle', 'mirrored', 'named_pools',
           'pads_signals', 'prelu', 'reduced', 'shuffle')  # fmt: skip
 
 
@@ -39,6 +39,8 @@ def constants():
     twice = node('Tile', picked, given('two', TensorProto.INT64, [1], [2]))
     part = node('Slice', twice, given('start', TensorProto.INT64, [1], [7]), given('end', TensorProto.INT64, [1], [0]),
                 given('axis', TensorProto.INT64, [1], [0]), given('step', TensorProto.INT64, [1], [-2]))  # fmt: skip
+    part = node('ScatterND', part, given('at', TensorProto.INT64, [2, 1], [3, -4]), given('put', TensorProto.INT64, [2], [6, 1]))
+    part = node('CumSum', part, given('along', TensorProto.INT64, [], [0]))
     shift = node('Reshape', node('Cast', part, to=TensorProto.FLOAT), given('flat', TensorProto.INT64, [1], [-1]))
     dense = node('Gemm', 'x', given('w', TensorProto.FLOAT, [4, 3], [0.125 * i for i in range(12)]), transB=1)
     w = given('w2', TensorProto.FLOAT, [4, 4], [0.0625 * i for i in range(16)])
