@@ -122,15 +122,16 @@ class Gpt(nn.Module):
 class Encoder(nn.Module):
     """nn.TransformerEncoder over embedded tokens."""
 
-    def __init__(self, first=True, width=32, classes=4):
+    def __init__(self, first=True, width=32, classes=4, is_padded=False):
         super().__init__()
         self.table = nn.Embedding(VOCABULARY, width)
         self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, 4, 64, batch_first=first), 2)
-        self.fc, self.first = nn.Linear(width, classes), first
+        self.fc, self.first, self.is_padded = nn.Linear(width, classes), first, is_padded
 
     def forward(self, ids):
         x = self.table(ids)
-        x = self.layers(x) if self.first else self.layers(x.transpose(0, 1)).transpose(0, 1)
+        mask = ids == 0 if self.is_padded else None
+        x = self.layers(x, src_key_padding_mask=mask) if self.first else self.layers(x.transpose(0, 1)).transpose(0, 1)
         return self.fc(x.mean(1))
 
 
@@ -146,6 +147,34 @@ class Heads(nn.Module):
         x = self.embed(x)
         y, _ = self.attention(x, x, x)
         return self.fc((x + y).mean(1))
+
+
+class Crossed(nn.Module):
+    """nn.MultiheadAttention from one sensor's window to another's."""
+
+    def __init__(self, classes=6, width=32):
+        super().__init__()
+        self.left, self.right, self.fc = nn.Linear(6, width), nn.Linear(4, width), nn.Linear(width, classes)
+        self.attention = nn.MultiheadAttention(width, 4, batch_first=True)
+
+    def forward(self, x, z):
+        x, z = self.left(x), self.right(z)
+        return self.fc((x + self.attention(x, z, z)[0]).mean(1))
+
+
+class Translator(nn.Module):
+    """nn.Transformer: the last token's scores; padding hidden in the source."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.source, self.target, self.fc = nn.Embedding(VOCABULARY, width), nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY)
+        self.layers = nn.Transformer(width, 4, 2, 2, 64, batch_first=True)
+
+    def forward(self, source, target):
+        pad, t = source == 0, target.shape[1]
+        ahead = torch.triu(torch.full((t, t), float('-inf')), 1)
+        x = self.layers(self.source(source), self.target(target), tgt_mask=ahead, src_key_padding_mask=pad, memory_key_padding_mask=pad)
+        return self.fc(x[:, -1])
 
 
 class SmallVit(nn.Module):
