@@ -204,6 +204,33 @@ static bool join_unread(const joiner *j, dunlin_net_node *node)
     return true;
 }
 
+static bool is_port(const dunlin_net *net, uint32_t value)
+{
+    bool is_one = dunlin__net_is_output(net, value);
+    for (size_t i = 0; i < net->n_ports; i++) {
+        is_one = is_one || net->ports[i].value == value;
+    }
+    return is_one;
+}
+
+/* Moves and functions of which the file used the shape alone; from the last one on, so that what
+ * leads to them alone goes too. */
+static void drop_unread(const joiner *j)
+{
+    dunlin_net *net = j->net;
+    for (size_t i = net->n_nodes; i > 0; i--) {
+        const dunlin_net_node *node = &net->nodes[i - 1];
+        if (net->values[node->output].n_consumers > 0 || node->n_params > 0 ||
+            is_port(net, node->output)) {
+            continue;
+        }
+        j->is_dead[i - 1] = true;
+        for (uint32_t k = 0; k < node->n_inputs; k++) {
+            net->values[node->inputs[k]].n_consumers--;
+        }
+    }
+}
+
 dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
 {
     static bool (*const joins[])(const joiner *, dunlin_net_node *) = {
@@ -219,8 +246,9 @@ dunlin_status dunlin__onnx_join(dunlin_net *net, dunlin_error *error)
     if (j.is_dead == NULL || map == NULL) {
         status = dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory for %zu nodes", n_nodes);
     } else {
+        drop_unread(&j);
         for (size_t i = 0; i < n_nodes; i++) {
-            for (size_t k = 0; k < sizeof joins / sizeof joins[0]; k++) {
+            for (size_t k = 0; !j.is_dead[i] && k < sizeof joins / sizeof joins[0]; k++) {
                 (void)joins[k](&j, &net->nodes[i]);
             }
         }
