@@ -287,15 +287,22 @@ static bool take_masks(const joiner *j, scores *from, const sizes *s, dunlin_net
     if (from->mask == DUNLIN_NET_NONE) {
         return true;
     }
-    dunlin__join_mask_of_heads(j, from->mask, s);
-    const dunlin_net_value *mask = &j->net->values[from->mask];
-    const int64_t n = dunlin__value_elements(mask);
+    dunlin_join_source_of_mask source;
+    if (j->net->values[from->mask].layout != DUNLIN_LAYOUT_PLAIN ||
+        dunlin__op_has_param_before(j->net, from->mask)) {
+        return false;
+    }
     made->u.attention.has_mask = true;
     made->inputs[made->n_inputs++] = from->mask;
-    return mask->layout == DUNLIN_LAYOUT_PLAIN && mask->shape.n_dims > 0 &&
-           mask->shape.dims[mask->shape.n_dims - 1] == s->n_keys &&
-           (n == s->n_keys || n == s->n_queries * s->n_keys) &&
-           !dunlin__op_has_param_before(j->net, from->mask);
+    if (dunlin__join_mask_source(j, from->mask, s, &source)) {
+        made->u.attention.is_causal = made->u.attention.is_causal || source.is_ahead;
+        dunlin__join_read_mask(j, from->mask, source.source);
+        return true;
+    }
+    const dunlin_shape *shape = &j->net->values[from->mask].shape;
+    const int64_t n = dunlin__value_elements(&j->net->values[from->mask]);
+    return shape->n_dims > 0 && shape->dims[shape->n_dims - 1] == s->n_keys &&
+           (n == s->n_keys || n == s->n_queries * s->n_keys);
 }
 
 /* --- all of it --- */

@@ -144,17 +144,29 @@ static bool is_whole_view(const dunlin_join_view *view)
     return view->offset == 0 && !(view->factor < 1.0F) && !(view->factor > 1.0F);
 }
 
-void dunlin__join_mask_of_heads(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s)
+/* It is set where a key lies ahead of its query, and nowhere else. */
+static bool is_ahead_only(const dunlin_joiner *j, uint32_t param, const dunlin_join_sizes *s)
 {
-    const int64_t n = dunlin__value_elements(&j->net->values[mask]);
-    const uint32_t maker = j->net->values[mask].producer;
-    if (affine_of(j, mask) == NULL || j->net->values[mask].n_consumers != 1 || s->heads < 2 ||
-        (n != s->heads * s->n_keys && n != s->heads * s->n_queries * s->n_keys)) {
-        return;
+    const int64_t n = j->net->params[param].n_elements;
+    float *values = s->n_queries == s->n_keys && n == s->n_queries * s->n_keys &&
+                            fits_scores(&j->net->params[param].shape, s)
+                        ? read_param(j, param)
+                        : NULL;
+    bool is_one = values != NULL;
+    for (int64_t i = 0; is_one && i < n; i++) {
+        const float wanted = i % s->n_keys > i / s->n_keys ? 1.0F : 0.0F;
+        is_one = !(values[i] < wanted) && !(values[i] > wanted);
     }
-    const int64_t n_rows = n / s->heads / s->n_keys;
-    const dunlin_join_path path = dunlin__join_path(j, j->net->nodes[maker].inputs[0], false);
-    for (uint32_t i = 1; i <= path.n && path.rotation_at == DUNLIN_NET_NONE; i++) {
+    dunlin__free_array(&j->net->alloc, values, (size_t)n, sizeof *values);
+    return is_one;
+}
+
+/* What of the value's rows is the mask that each head has, before it was repeated. */
+static uint32_t find_shared(const dunlin_joiner *j, uint32_t value, const dunlin_join_sizes *s)
+{
+    const int64_t n_rows = dunlin__value_elements(&j->net->values[value]) / s->heads / s->n_keys;
+    const dunlin_join_path path = dunlin__join_path(j, value, false);
+    for (uint32_t i = 0; i <= path.n && path.rotation_at == DUNLIN_NET_NONE; i++) {
         const uint32_t source = dunlin__join_source(&path, i);
         const dunlin_net_value *x = &j->net->values[source];
         const int64_t rows = dunlin__value_elements(x) / s->n_keys;
@@ -168,11 +180,41 @@ void dunlin__join_mask_of_heads(const dunlin_joiner *j, uint32_t mask, const dun
             x->shape.dims[x->shape.n_dims - 1] == s->n_keys &&
             dunlin__join_view(j, &path, 0, i, &view) && is_whole_view(&view) &&
             dunlin__join_is_over(&view, &wanted)) {
-            dunlin_net_node made = j->net->nodes[maker];
-            made.inputs[0] = source;
-            dunlin__join_replace(j, &j->net->nodes[maker], &made);
-            j->net->values[mask].shape = j->net->values[source].shape;
-            return;
+            return source;
         }
     }
+    return DUNLIN_NET_NONE;
+}
+
+bool dunlin__join_mask_source(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s,
+                              dunlin_join_source_of_mask *out)
+{
+    const dunlin_net_node *added = affine_of(j, mask);
+    *out = (dunlin_join_source_of_mask){.source = DUNLIN_NET_NONE};
+    if (added == NULL || j->net->values[mask].n_consumers != 1) {
+        return false;
+    }
+    uint32_t value = added->inputs[0];
+    const dunlin_net_node *larger = join_binary(j, value, DUNLIN_BINARY_MAX, 1);
+    const float slope = added->u.unary.a;
+    if (larger != NULL && slope <= WHOLLY_HIDDEN && is_as(added, slope, 0.0F) &&
+        larger->u.binary.n_ones == 0 && dunlin__param_is_fixed(j->net, larger->params[0]) &&
+        is_ahead_only(j, larger->params[0], s)) {
+        out->is_ahead = true;
+        value = larger->inputs[0];
+    }
+    const int64_t n = dunlin__value_elements(&j->net->values[value]);
+    if (n == s->heads * s->n_keys || n == s->heads * s->n_queries * s->n_keys) {
+        out->source = find_shared(j, value, s);
+    }
+    return out->source != DUNLIN_NET_NONE;
+}
+
+void dunlin__join_read_mask(const dunlin_joiner *j, uint32_t mask, uint32_t source)
+{
+    dunlin_net_node *maker = &j->net->nodes[j->net->values[mask].producer];
+    dunlin_net_node made = *maker;
+    made.inputs[0] = source;
+    dunlin__join_replace(j, maker, &made);
+    j->net->values[mask].shape = j->net->values[source].shape;
 }

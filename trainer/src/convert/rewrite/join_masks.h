@@ -27,8 +27,17 @@ bool dunlin__join_mask(const dunlin_joiner *j, dunlin_join_mask *mask, const dun
  * scores and a number that hides whatever is added to it. */
 bool dunlin__join_is_choice(const dunlin_joiner *j, uint32_t mask, uint32_t let);
 
-/* A mask that was repeated for each head, and that nothing but its scores reads, is read as it was
- * before. */
-void dunlin__join_mask_of_heads(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s);
+/* A mask that is made and that nothing but its scores reads, as it was before it was repeated for
+ * each head and joined with a stored mask of what lies ahead. */
+typedef struct dunlin_join_source_of_mask {
+    uint32_t source; /* value */
+    bool is_ahead;   /* what lies ahead was hidden too */
+} dunlin_join_source_of_mask;
+
+/* False: it is as it should be, or none of this; nothing is changed. */
+bool dunlin__join_mask_source(const dunlin_joiner *j, uint32_t mask, const dunlin_join_sizes *s,
+                              dunlin_join_source_of_mask *out);
+/* The mask is made of that source alone, in its shape. */
+void dunlin__join_read_mask(const dunlin_joiner *j, uint32_t mask, uint32_t source);
 
 #endif
