@@ -134,10 +134,13 @@ bool K(dense_run)(const map_pass *pass);
 #define TOKEN_WEIGHTS (200 << 10)       /* of rows without columns, whose passes apart are faster */
 
 /* Shapes whose weight gradient has the joint pass's blocks. One row a sample (a dense layer) is too
- * little work to hold both passes' panels at once. */
+ * little work to hold both passes' panels at once; and dy's panels are runs of dx's depth. */
 static inline bool fused_grads_may_be_for(const conv_view *view)
 {
     const int64_t most = view->w.n_grid == 1 ? TOKEN_WEIGHTS : FUSED_GRADS_WEIGHTS;
+    if (view->outputs > (DEPTH_RUNS - 1) * TILE_VECTORS * VEC) {
+        return false;
+    }
     return view->groups == 1 && view_rows(view) > 1 && dunlin__view_is_plain(view) &&
            (int64_t)view->channels * view->outputs <= most;
 }
