@@ -6,11 +6,12 @@
  * Images are NHWC. `threads` may be NULL: serial. Work is split by fixed tiles, never by the number
  * of threads.
  *
- * Bits: every output element (with Winograd's algorithm every point of a tile) is one chain of
- * multiply-adds in a fixed order, whatever the block, slice or thread. Sums over samples have a
- * fixed order: with 64 rows (pixels, tokens) a sample or more, the sample's partial is made from
- * zero and added in sample order; with fewer the chain goes on in the accumulator (weight
- * gradients: see conv_grad.c). So slices change no bit.
+ * Bits: every output element (with Winograd's algorithm every point of a tile) is a sum of chains
+ * of multiply-adds (PART_DEPTH, gemm.h), both in a fixed order, whatever the block, slice or
+ * thread; of few channels, depthwise or in attention one chain. Sums over samples have a fixed
+ * order: with 64 rows (pixels, tokens) a sample or more, the sample's partial is made from zero and
+ * added in sample order; with fewer the chain goes on in the accumulator (weight gradients: see
+ * conv_grad.c). So slices change no bit.
  */
 #ifndef DUNLIN_KERNELS_KERNELS_H
 #define DUNLIN_KERNELS_KERNELS_H

@@ -2,7 +2,7 @@
  * loss_calls.h - losses over rows of outputs; and a dense layer over many classes with the
  * cross-entropy of its softmax, whose logits exist for some rows at a time, never for a batch.
  *
- * Bits of the latter: each logit, each element of dx and each of dw is the chain of multiply-adds
+ * Bits of the latter: each logit, each element of dx and each of dw is the sum of multiply-adds
  * that the layer by itself computes, and a row's loss is that of softmax_loss(), so cutting rows,
  * samples or threads changes none. dw and db go on from row to row through the batch; with
  * DUNLIN_DENSE_LOSS_PARTS rows a sample or more a block of a sample's rows is made from zero and

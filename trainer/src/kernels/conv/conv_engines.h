@@ -34,12 +34,6 @@ typedef struct map_pass {
 #define SCRATCH_COLUMNS 192 /* that a block finishes at once */
 #define SCRATCH_PITCH (SCRATCH_COLUMNS + VEC + 16)
 
-/* The depth in equal blocks, each a multiple of the unit where that is
- * possible. */
-typedef struct depth_cuts {
-    int64_t depth, block, n;
-} depth_cuts;
-
 typedef struct map_job {
     const map_pass *pass;
     const conv_view *view;

@@ -4,33 +4,19 @@
  * takes the whole depth, and is finished - summed, masked, scaled - while it
  * lies in the caches.
  *
- * Each output element is one chain over the whole depth, so where the cuts lie
- * changes no bit; sums are taken over units that depend on the shape alone.
+ * Each output element is a sum of chains that begin where the depth's blocks do, which depend on
+ * the shape alone, as do the units that sums are taken over; other cuts lie between chains and
+ * change no bit.
  */
 #include "conv_engines.h"
 
-#define B_FLOATS (512 << 10)    /* of packed weights at once, about */
-#define B_FLOATS_FEW (96 << 10) /* for few pixels: they stay in the second cache */
-#define FEW_ROWS 128            /* pixels of a call */
-#define EVEN_ROWS 56            /* of a unit, at least, where units are made even */
-#define THIN_ROWS 32            /* so few that the weights are read as they lie */
-#define THIN_DEPTH 64           /* of the weights, at once */
-#define LONG_LINE 16            /* pixels */
-
-static depth_cuts depth_cuts_make(const conv_view *view)
-{
-    depth_cuts cuts = {.depth = view_depth(view)};
-    const int64_t row = (int64_t)view->w.n_taps * view->channels;
-    const int64_t most = depth_block_most(view);
-    cuts.n = max_i64(1, ceil_div(cuts.depth, most));
-    cuts.block = max_i64(1, ceil_div(cuts.depth, cuts.n));
-    if (view->h.n_taps > 1 && row > 0 && row <= most) {
-        cuts.block = ceil_div(cuts.block, row) * row;
-        cuts.block = cuts.block > most ? most / row * row : cuts.block;
-    }
-    cuts.n = max_i64(1, ceil_div(cuts.depth, cuts.block));
-    return cuts;
-}
+#define B_FLOATS (512 << 10)        /* of packed weights at once, about */
+#define B_FLOATS_FEW (96 << 10)     /* for few pixels: they stay in the second cache */
+#define FEW_ROWS 128                /* pixels of a call */
+#define EVEN_ROWS 56                /* of a unit, at least, where units are made even */
+#define THIN_ROWS 32                /* so few that the weights are read as they lie */
+#define THIN_DEPTH (2 * PART_DEPTH) /* of the weights, at once */
+#define LONG_LINE 16                /* pixels */
 
 static column_cuts view_columns(const conv_view *view, int64_t n_rows, int64_t threads)
 {
@@ -142,6 +128,7 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
                        .m = block->n_rows,
                        .n = n,
                        .c_rows = c_rows,
+                       .is_parted = true,
                        .low = pass->low,
                        .high = pass->high,
                        .prefetch = &block->prefetch,
@@ -149,14 +136,14 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
     if (pass->bias != NULL) {
         gemm.bias = pass->bias + job->group * job->view->outputs + first;
     }
-    for (int64_t d = 0; d < job->depth.n; d++) {
-        const int64_t k0 = d * job->depth.block;
-        const int64_t k1 = min_i64(job->depth.depth, k0 + job->depth.block);
+    int64_t k0 = 0;
+    do {
+        const int64_t k1 = depth_end(&job->depth, k0, job->is_thin ? THIN_DEPTH : INT64_MAX / 2);
         strip_layout layout = job->layout;
         K(strip_fit)(&layout, block->pieces[0].u1 - block->pieces[0].u0, k0, k1);
         if (!block->is_ready && k1 > k0) {
             block_rows_of_a(block, &layout, room->strip);
-            block->is_ready = job->depth.n == 1;
+            block->is_ready = k1 - k0 == job->depth.depth;
         }
         gemm.n_runs = k1 > k0 ? K(strip_runs)(&layout, k0, k1, runs) : 0;
         gemm.k = k1 - k0;
@@ -165,14 +152,15 @@ static void run_columns(const map_job *job, map_block *block, int64_t column, in
             gemm.b_pitch = job->view->out_pitch;
             gemm.b = pass->w + k0 * gemm.b_pitch + job->group * job->view->outputs + first;
         }
-        gemm.start = d > 0 ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
-        gemm.is_clipped = pass->is_clipped && d == job->depth.n - 1;
-        if (job->is_summed && d == job->depth.n - 1) {
+        gemm.start = k0 > 0 ? GEMM_ADD : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
+        gemm.is_clipped = pass->is_clipped && k1 == job->depth.depth;
+        if (job->is_summed && k1 == job->depth.depth) {
             K(map_sum)(job, block, first, &gemm, room);
         } else {
             K(gemm)(&gemm);
         }
-    }
+        k0 = k1;
+    } while (k0 < job->depth.depth);
     if (pass->epilogue != NULL || (pass->stat != NULL && !job->is_summed)) {
         K(map_finish)(job, block, first, n, room);
     }
@@ -369,7 +357,7 @@ static void run_packed(map_job *job, int64_t n_columns)
     run_tasks(pass->threads, map_worker, job, n_workers, work * rows);
 }
 
-/* What is read again soon stays: the chain's next part, sums. */
+/* What is read again soon stays: what the next part of the depth is added to, sums. */
 static bool is_streamed(const map_job *job, int64_t n_rows)
 {
     const map_pass *pass = job->pass;
@@ -389,7 +377,7 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     }
     const block_limits limits = map_limits(view, pass->is_transposed);
     job.tiling = K(row_tiling_make)(view, limits);
-    job.depth = depth_cuts_make(view);
+    job.depth = K(depth_cuts_make)(view);
     const int64_t threads = (int64_t)task_threads(pass->threads);
     job.tiling.samples = even_samples(&job, threads);
     job.n_units = job.tiling.samples > 1 ? ceil_div(pass->n_samples, job.tiling.samples)
@@ -406,10 +394,6 @@ static void run_view(const map_pass *pass, const conv_view *view, int64_t first_
     job.is_summed = pass->stat != NULL && job.tiling.samples == 1;
     job.is_streamed = is_streamed(&job, n_rows);
     job.is_thin = n_rows <= THIN_ROWS && !pass->is_transposed;
-    if (job.is_thin) {
-        job.depth.block = min_i64(THIN_DEPTH, max_i64(1, job.depth.depth));
-        job.depth.n = max_i64(1, ceil_div(job.depth.depth, job.depth.block));
-    }
     const column_cuts blocks = job.is_thin ? even_cuts(view->outputs, view->outputs, 1)
                                            : view_columns(view, n_rows, threads);
     for (job.group = 0; job.group < view->groups; job.group++) {

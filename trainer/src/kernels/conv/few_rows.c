@@ -3,16 +3,17 @@
  * computed transposed, dx'[channel][row] = w[channel][:] . dy'[:][row], so that the weights are
  * read once, as they lie, and only the few rows of dy are packed.
  *
- * Every element is the same chain as in conv_forward.c, so which of the two runs changes no bit.
+ * Every element is the same sum of chains as in conv_forward.c, so which of the two runs changes no
+ * bit.
  */
 #include "conv_engines.h"
 
-#define FEW_ROWS 48       /* of a panel */
-#define FEW_CHANNELS 64   /* of dx, that a task makes */
-#define FEW_DEPTH 256     /* of the chain, at once */
-#define MOST_OF_SAMPLE 16 /* rows; a panel holds whole samples */
-#define MOST_IN_ALL 192   /* rows of a call: more are worth packing the weights */
-#define LIGHT (64 << 10)  /* weights that stay in the caches whatever the rows */
+#define FEW_ROWS 48                /* of a panel */
+#define FEW_CHANNELS 64            /* of dx, that a task makes */
+#define FEW_DEPTH (4 * PART_DEPTH) /* at once */
+#define MOST_OF_SAMPLE 16          /* rows; a panel holds whole samples */
+#define MOST_IN_ALL 192            /* rows of a call: more are worth packing the weights */
+#define LIGHT (64 << 10)           /* weights that stay in the caches whatever the rows */
 #define TRANSPOSED_PITCH (FEW_ROWS + 16)
 
 typedef struct skinny_job {
@@ -138,7 +139,8 @@ static void make_transposed(const skinny_job *job, int64_t channel, int64_t n, f
                                  .n = job->n_rows,
                                  .k = run.n,
                                  .c_rows = c_rows,
-                                 .start = k0 == 0 ? GEMM_ZERO : GEMM_CHAIN};
+                                 .start = k0 == 0 ? GEMM_ZERO : GEMM_ADD,
+                                 .is_parted = true};
         K(gemm)(&gemm);
     }
 }

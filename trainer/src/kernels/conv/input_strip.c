@@ -7,6 +7,24 @@
 
 #define PLAIN_PIXELS 16 /* of a pointwise convolution's source at a time */
 
+depth_cuts K(depth_cuts_make)(const conv_view *view)
+{
+    depth_cuts cuts = {.depth = view_depth(view)};
+    const int64_t row = (int64_t)view->w.n_taps * view->channels;
+    const int64_t most = depth_block_most(view);
+    cuts.n = max_i64(1, ceil_div(cuts.depth, most));
+    cuts.block = max_i64(1, ceil_div(cuts.depth, cuts.n));
+    if (cuts.n > 1 && view->h.n_taps * view->w.n_taps <= 1) {
+        cuts.block = round_up(cuts.block, PART_DEPTH);
+    }
+    if (view->h.n_taps > 1 && row > 0 && row <= most) {
+        cuts.block = ceil_div(cuts.block, row) * row;
+        cuts.block = cuts.block > most ? most / row * row : cuts.block;
+    }
+    cuts.n = max_i64(1, ceil_div(cuts.depth, cuts.block));
+    return cuts;
+}
+
 static strip_axis axis_of(const conv_axis *axis)
 {
     int64_t a = axis->step;

@@ -80,6 +80,21 @@ static inline int64_t depth_block_most(const conv_view *view)
                       : min_i64(DEPTH_BLOCK, DEPTH_RUNS * (int64_t)view->channels);
 }
 
+/* The depth in equal blocks, each a multiple of the unit where that is possible: of a row of taps;
+ * of one tap, of a chain, as other engines' cuts are. An element's chains begin with its blocks. */
+typedef struct depth_cuts {
+    int64_t depth, block, n;
+} depth_cuts;
+
+depth_cuts K(depth_cuts_make)(const conv_view *view);
+
+/* Up to where the depth from k0 on is taken at once: to the block's end, at most `most`. */
+static inline int64_t depth_end(const depth_cuts *cuts, int64_t k0, int64_t most)
+{
+    const int64_t end = min_i64(cuts->depth, (k0 / cuts->block + 1) * cuts->block);
+    return min_i64(end, k0 + most);
+}
+
 /* No window leaves the source. */
 bool K(view_is_inside)(const conv_view *view);
 

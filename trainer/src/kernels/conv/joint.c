@@ -119,14 +119,7 @@ uint64_t K(fused_grads_bytes)(const dunlin_conv_shape *shape, size_t n_threads)
     return (uint64_t)(weights_floats(shape) + rooms) * sizeof(float);
 }
 
-/* The depth of part d: that in panels of full width, that in the narrower ones. */
-static void depth_part(const fused_grads_job *job, int64_t d, int64_t *out_k0, int64_t *out_k1)
-{
-    *out_k0 = d == 0 ? 0 : job->whole;
-    *out_k1 = d == 0 ? job->whole : job->view.channels;
-}
-
-/* The weights of cut i of the columns: part after part of the depth. */
+/* The weights of cut i of the columns. */
 static float *cut_b(const fused_grads_job *job, int64_t i)
 {
     return job->b + i * job->map.cuts.width * job->view.channels;
@@ -141,40 +134,40 @@ void K(fused_grads_pack_task)(void *ctx, size_t index)
 {
     const fused_grads_job *job = ctx;
     const int64_t cut = (int64_t)index / job->map.n_pack_pieces;
-    map_piece piece = {.column = cut * job->map.cuts.width,
-                       .n = cut_size(&job->map.cuts, cut),
-                       .index = (int64_t)index % job->map.n_pack_pieces};
-    for (int64_t d = 0; d < 2; d++) {
-        depth_part(job, d, &piece.k0, &piece.k1);
-        if (piece.k1 > piece.k0) {
-            K(map_pack_piece)
-            (&job->map, &piece, cut_b(job, cut) + piece.k0 * round_up(piece.n, VEC));
-        }
+    const map_piece piece = {.column = cut * job->map.cuts.width,
+                             .n = cut_size(&job->map.cuts, cut),
+                             .k1 = job->view.channels,
+                             .index = (int64_t)index % job->map.n_pack_pieces};
+    K(map_pack_piece)(&job->map, &piece, cut_b(job, cut));
+}
+
+/* dy's panels as rows: where they begin in those of full width, and in the narrower ones; and the
+ * runs of their depth. */
+typedef struct dy_rows {
+    const float *rows[BLOCK_ROWS], *tail_rows[BLOCK_ROWS];
+    gemm_run runs[DEPTH_RUNS];
+    int64_t n_runs, tail_run;
+} dy_rows;
+
+/* Panels of one width that have depth [k0, k1) of all n_rows. */
+static void add_panels(const float **rows, int64_t n_rows, const float *dy, int64_t k0, int64_t k1,
+                       dy_rows *out)
+{
+    const int64_t width = (int64_t)panel_vectors(ceil_div(k1 - k0, VEC)) * VEC;
+    for (int64_t i = 0; k1 > k0 && i < n_rows; i++) {
+        rows[i] = dy + k0 * n_rows + i * width;
+    }
+    for (int64_t k = k0; k < k1; k += width) {
+        out->runs[out->n_runs++] = (gemm_run){(k - k0) * n_rows, min_i64(width, k1 - k)};
     }
 }
 
-/* A part of dy's panels as rows: where they begin, and the runs of their depth. */
-typedef struct dy_rows {
-    const float *rows[BLOCK_ROWS];
-    gemm_run runs[DEPTH_RUNS];
-    int64_t n_runs, k0, k;
-} dy_rows;
-
-static void rows_of_dy(const fused_grads_job *job, int64_t n_rows, const float *dy, int64_t d,
-                       dy_rows *out)
+static void rows_of_dy(const fused_grads_job *job, int64_t n_rows, const float *dy, dy_rows *out)
 {
-    int64_t end = 0;
-    depth_part(job, d, &out->k0, &end);
-    out->k = end - out->k0;
     out->n_runs = 0;
-    const int64_t width = (int64_t)panel_vectors(ceil_div(job->view.channels - out->k0, VEC)) * VEC;
-    for (int64_t i = 0; out->k > 0 && i < n_rows; i++) {
-        out->rows[i] = dy + out->k0 * n_rows + i * width;
-    }
-    for (int64_t k = out->k0; k < end; k += width) {
-        out->runs[out->n_runs] = (gemm_run){out->n_runs * n_rows * width, min_i64(width, end - k)};
-        out->n_runs++;
-    }
+    add_panels(out->rows, n_rows, dy, 0, job->whole, out);
+    out->tail_run = out->n_runs;
+    add_panels(out->tail_rows, n_rows, dy, job->whole, job->view.channels, out);
 }
 
 /* Columns of dx of some rows of a block. */
@@ -186,25 +179,21 @@ typedef struct dx_part {
 static void multiply(const fused_grads_job *job, map_block *block, const dy_rows *dy,
                      const dx_part *part, float *const *c_rows)
 {
-    gemm_start start = GEMM_ZERO;
-    for (int64_t d = 0; d < 2; d++) {
-        if (dy[d].k == 0) {
-            continue;
-        }
-        const gemm_block gemm = {.a_rows = dy[d].rows + part->row,
-                                 .a_pitch = 1,
-                                 .runs = dy[d].runs,
-                                 .n_runs = dy[d].n_runs,
-                                 .b = cut_b(job, part->cut) + dy[d].k0 * round_up(part->n, VEC),
-                                 .m = part->n_rows,
-                                 .n = part->n,
-                                 .k = dy[d].k,
-                                 .c_rows = c_rows,
-                                 .start = start,
-                                 .prefetch = &block->prefetch};
-        K(gemm)(&gemm);
-        start = GEMM_CHAIN;
-    }
+    const bool has_whole = job->whole > 0;
+    const bool has_tail = has_whole && job->whole < job->view.channels;
+    const gemm_block gemm = {.a_rows = (has_whole ? dy->rows : dy->tail_rows) + part->row,
+                             .tail_rows = has_tail ? dy->tail_rows + part->row : NULL,
+                             .tail_run = dy->tail_run,
+                             .runs = dy->runs,
+                             .n_runs = dy->n_runs,
+                             .b = cut_b(job, part->cut),
+                             .m = part->n_rows,
+                             .n = part->n,
+                             .k = job->view.channels,
+                             .c_rows = c_rows,
+                             .is_parted = true,
+                             .prefetch = &block->prefetch};
+    K(gemm)(&gemm);
 }
 
 /* Rows [row, row + n) of a piece, which stand in the scratch, into the sink; full chains of sums
@@ -268,7 +257,7 @@ static void run_sunk(const fused_grads_job *job, map_block *block, const dy_rows
 void K(fused_grads_dx)(const fused_grads_job *job, map_block *block, int64_t cut, const float *dy,
                        const map_room *room)
 {
-    dy_rows rows[2];
+    dy_rows rows;
     dx_part part = {.n_rows = block->n_rows,
                     .cut = cut,
                     .column = cut * job->map.cuts.width,
@@ -279,15 +268,14 @@ void K(fused_grads_dx)(const fused_grads_job *job, map_block *block, int64_t cut
             K(map_clear)(&job->map, piece, part.column, part.n);
         }
     }
-    rows_of_dy(job, block->n_rows, dy, 0, &rows[0]);
-    rows_of_dy(job, block->n_rows, dy, 1, &rows[1]);
+    rows_of_dy(job, block->n_rows, dy, &rows);
     if (job->map.pass->epilogue != NULL) {
-        run_sunk(job, block, rows, &part, room);
+        run_sunk(job, block, &rows, &part, room);
         return;
     }
     float *c_rows[BLOCK_ROWS];
     K(map_rows_of_c)(&job->map, block, part.column, NULL, c_rows);
-    multiply(job, block, rows, &part, c_rows);
+    multiply(job, block, &rows, &part, c_rows);
 }
 
 /* What is asked for while a block is computed: where its dx goes, and what the next one reads. Of a

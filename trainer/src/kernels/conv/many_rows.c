@@ -3,7 +3,8 @@
  * gradient, as products whose weights are packed a part at a time, so that a part stays in the
  * second-level cache while all rows use it.
  *
- * Each output element is one chain over the whole depth, so neither parts nor threads change a bit.
+ * Parts of the depth are whole chains of an output element's, so neither they nor threads change a
+ * bit.
  */
 #include "conv_engines.h"
 
@@ -64,7 +65,8 @@ static void plan(dense_job *job, int64_t depth, int64_t columns, int64_t a_pitch
     job->depth = depth;
     job->columns = columns;
     job->a_pitch = a_pitch;
-    job->part = ceil_div(depth, ceil_div(depth, DENSE_DEPTH));
+    job->part = round_up(ceil_div(depth, ceil_div(depth, DENSE_DEPTH)), PART_DEPTH);
+    job->part = min_i64(depth, job->part);
     const int64_t fit = DENSE_FLOATS / job->part;
     const int64_t panel = (int64_t)TILE_VECTORS * VEC;
     /* as many cuts for each thread; of whole panels, so that only the last one has narrow tiles */
@@ -142,9 +144,12 @@ static void run_part(const dense_job *job, const dense_part *part, float *room)
                        .is_clipped = pass->is_clipped && is_last,
                        .low = pass->low,
                        .high = pass->high,
+                       .is_parted = true,
                        .is_far = true};
-    const bool goes_on = part->k0 > 0 || pass->epilogue != NULL;
-    gemm.start = goes_on ? GEMM_CHAIN : pass->bias != NULL ? GEMM_BIAS : GEMM_ZERO;
+    gemm.start = part->k0 > 0             ? GEMM_ADD
+                 : pass->epilogue != NULL ? GEMM_CHAIN
+                 : pass->bias != NULL     ? GEMM_BIAS
+                                          : GEMM_ZERO;
     pack(job, part, room);
     for (int64_t first = 0; first < job->rows; first += BLOCK) {
         gemm.m = min_i64(BLOCK, job->rows - first);

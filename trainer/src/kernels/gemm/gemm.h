@@ -20,12 +20,19 @@
  * on it. */
 #define PIXEL_BLOCK 256
 
+/*
+ * Products of one chain of a parted sum: rounding errors grow with the chain, which of one over
+ * hundreds of products is the larger part. Cuts of the depth are multiples of it, so that they lie
+ * between chains.
+ */
+#define PART_DEPTH 64
+
 /* How a tile of C begins and ends. */
 typedef enum gemm_start {
     GEMM_ZERO = 0, /* C = chain from zero */
     GEMM_BIAS,     /* C = chain from bias[column] */
     GEMM_CHAIN,    /* the chain goes on in C */
-    GEMM_ADD       /* C += chain from zero */
+    GEMM_ADD       /* C += chain from zero; parted, one after the other */
 } gemm_start;
 
 /* Elements of the depth that follow one another in A. */
@@ -36,12 +43,15 @@ typedef struct gemm_run {
 /*
  * C[m][n] from A and packed B; C's row i begins at c_rows[i]. The depth is
  * `runs`, k elements in all. Row form: A's row i at a_rows[i], plus a run's
- * offset, element after element. Column form (a_rows NULL): row i at a + i /
+ * offset, element after element; of runs from tail_run on at tail_rows[i], if that is set. Column
+ * form (a_rows NULL): row i at a + i /
  * LANES * lane_pitch + i % LANES, plus a run's offset, elements a_pitch apart.
  * B comes from K(pack_b), K(pack_b_transposed) or in the same layout.
  */
 typedef struct gemm_block {
     const float *const *a_rows;
+    const float *const *tail_rows;
+    int64_t tail_run;
     const float *a;
     int64_t a_pitch, lane_pitch;
     const gemm_run *runs;
@@ -52,6 +62,7 @@ typedef struct gemm_block {
     float *const *c_rows;
     const float *bias; /* GEMM_BIAS: n floats */
     gemm_start start;
+    bool is_parted;  /* a sum of chains of PART_DEPTH products; not: one chain */
     bool is_clipped; /* C is clipped to low, high as it is stored */
     float low, high;
     const float *about;      /* of C's columns; NULL: no sums */

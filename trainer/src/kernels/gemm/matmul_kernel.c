@@ -7,7 +7,7 @@
 #include "kernels/parallel/ranges.h"
 
 /* What of B is packed at once; no bit depends on them. */
-#define MATMUL_DEPTH 256
+#define MATMUL_DEPTH (4 * PART_DEPTH)
 #define MATMUL_COLUMNS 384
 
 typedef struct matmul_job {
@@ -49,7 +49,8 @@ static void run_product(const dunlin_matmul_shape *s, const float *a, const floa
                 .m = s->m,
                 .n = n,
                 .k = k,
-                .start = first == 0 ? GEMM_ZERO : GEMM_CHAIN,
+                .start = first == 0 ? GEMM_ZERO : GEMM_ADD,
+                .is_parted = true,
             };
             matmul_rows(&block, out + column, s->n);
         }

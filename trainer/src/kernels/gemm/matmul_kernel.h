@@ -23,6 +23,7 @@ typedef struct matmul_block {
     const float *b;
     int64_t m, n, k;
     gemm_start start;
+    bool is_parted;
 } matmul_block;
 
 /* C's row i at c + i * c_pitch. */
@@ -40,7 +41,8 @@ static inline void matmul_rows(const matmul_block *block, float *c, int64_t c_pi
                        .n = block->n,
                        .k = block->k,
                        .c_rows = c_rows,
-                       .start = block->start};
+                       .start = block->start,
+                       .is_parted = block->is_parted};
     for (int64_t i = 0; i < block->m; i += MATMUL_ROWS) {
         gemm.m = min_i64(MATMUL_ROWS, block->m - i);
         gemm.a = block->a + i;

@@ -37,9 +37,7 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
-#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
 #else
-#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 

@@ -11,8 +11,8 @@
 #include "dense_loss.h"
 
 #define CLASSES_OF_TASK 48
-#define DEPTH 1024      /* of x at once, packed */
-#define WEIGHT_ROWS 128 /* classes at once, packed for dx */
+#define DEPTH (16 * PART_DEPTH)      /* of x at once, packed */
+#define WEIGHT_ROWS (2 * PART_DEPTH) /* classes at once, packed for dx */
 
 typedef struct dense_loss_room {
     int64_t rows, pitch;
@@ -89,7 +89,10 @@ static void logits_task(void *ctx, size_t task)
                    .n = block->n_rows,
                    .k = job->k,
                    .c_rows = c_rows,
-                   .start = begins && call->bias == NULL ? GEMM_ZERO : GEMM_CHAIN,
+                   .start = !begins              ? GEMM_ADD
+                            : call->bias == NULL ? GEMM_ZERO
+                                                 : GEMM_CHAIN,
+                   .is_parted = true,
                    .prefetch = &prefetch,
                    .is_far = true});
 }
@@ -200,7 +203,8 @@ static void input_grads_task(void *ctx, size_t task)
                            .n = n,
                            .k = k,
                            .c_rows = c_rows,
-                           .start = c == 0 ? GEMM_ZERO : GEMM_CHAIN,
+                           .start = c == 0 ? GEMM_ZERO : GEMM_ADD,
+                           .is_parted = true,
                            .is_far = true});
         }
     }

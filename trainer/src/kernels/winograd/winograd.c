@@ -206,11 +206,10 @@ static void pack_task(void *ctx, size_t index)
     const int64_t n = cut_size(&job->map.cuts, cut);
     const int64_t first = job->map.column + cut * job->map.cuts.width;
     const int64_t point = u_point(&job->plan, job->map.cuts.columns);
-    float *to = cut_u(job, cut);
     for (int64_t column = 0; column < n;) {
         const int64_t width = (int64_t)panel_vectors(ceil_div(n - column, VEC)) * VEC;
-        pack_panel(job, first + column, min_i64(width, n - column), k0, k1, to + column * depth,
-                   point);
+        float *to = cut_u(job, cut) + column * depth;
+        pack_panel(job, first + column, min_i64(width, n - column), k0, k1, to, point);
         column += width;
     }
 }
@@ -302,6 +301,7 @@ static void run_columns(const wino_job *job, wino_block *block, int64_t column, 
                                  .n = n,
                                  .k = plan->view.channels,
                                  .c_rows = c_rows,
+                                 .is_parted = true,
                                  .prefetch = &block->map.prefetch};
         K(gemm)(&gemm);
     }
