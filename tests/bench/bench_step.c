@@ -34,7 +34,7 @@ typedef struct flags {
     int64_t image, classes, batch, micro_batch, n_threads, core, steps, warmup, vocabulary, n_worst;
     double max_seconds;
     uint64_t budget_bytes;
-    bool is_profile, is_json, has_core, no_fuse, is_ghost, is_bf16, is_adamw;
+    bool is_profile, is_json, has_core, no_fuse, is_ghost, is_bf16, is_int8, is_adamw;
 } flags;
 
 #define AT(member) offsetof(flags, member)
@@ -66,6 +66,7 @@ static const arg table[] = {
     {"--no-fuse", ARG_FLAG, AT(no_fuse), NULL, "normalisation and activation by themselves", 0, 0,
      0},
     {"--bf16", ARG_FLAG, AT(is_bf16), NULL, "storage in bfloat16", 0, 0, 0},
+    {"--int8", ARG_FLAG, AT(is_int8), NULL, "storage in int8", 0, 0, 0},
     {"--adamw", ARG_FLAG, AT(is_adamw), NULL, "AdamW in place of SGD with momentum", 0, 0, 0},
     {"--profile", ARG_FLAG, AT(is_profile), NULL, "time per kernel and the worst ops", 0, 0, 0},
     {"--worst", ARG_I64, AT(n_worst), "N", "how many of them (25)", 1, 1e6, 0},
@@ -217,7 +218,9 @@ static dunlin_trainer_options make_options(const flags *given)
     }
     options.isa = given->isa;
     options.no_fuse = given->no_fuse;
-    options.storage = given->is_bf16 ? DUNLIN_STORAGE_BF16 : DUNLIN_STORAGE_EXACT;
+    options.storage = given->is_int8   ? DUNLIN_STORAGE_INT8
+                      : given->is_bf16 ? DUNLIN_STORAGE_BF16
+                                       : DUNLIN_STORAGE_EXACT;
     options.micro_batch = given->micro_batch;
     options.ghost_statistics = given->is_ghost;
     return options;

@@ -108,6 +108,8 @@ static void write_checkpoints(const char *folder)
     write_checkpoint(folder, "checkpoint_3_niti.ckpt", make_integer_trainer(model, "niti"));
     write_checkpoint(folder, "checkpoint_4_bf16.ckpt",
                      make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_BF16));
+    write_checkpoint(folder, "checkpoint_4_int8.ckpt",
+                     make_trainer(model, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_INT8));
     write_checkpoint(folder, "checkpoint_5_products.ckpt",
                      make_integer_trainer(model, "adaptive-int8"));
     dunlin_model_destroy(model);
@@ -167,7 +169,8 @@ static float float_at(const unsigned char *bytes, size_t at)
 }
 
 /* A checkpoint, read by the table of FORMATS.md, and what the library makes of it. */
-static void check_checkpoint(const char *name, uint64_t version, dunlin_optimizer optimizer)
+static void check_checkpoint(const char *name, uint64_t version, dunlin_optimizer optimizer,
+                             dunlin_storage storage)
 {
     enum { HEAD = 60, PROPERTY = 4 + 7 + 12 };
     char path[512];
@@ -187,8 +190,7 @@ static void check_checkpoint(const char *name, uint64_t version, dunlin_optimize
     cr_expect_eq(number_at(bytes, n - 4, 4), crc32(0, bytes, (uInt)(n - 4)));
 
     dunlin_model *model = make_model();
-    dunlin_trainer *trainer =
-        make_trainer(model, optimizer, version == 4 ? DUNLIN_STORAGE_BF16 : DUNLIN_STORAGE_EXACT);
+    dunlin_trainer *trainer = make_trainer(model, optimizer, storage);
     cr_assert_eq(dunlin_trainer_load_checkpoint(trainer, path), DUNLIN_OK, "%s: %s", name,
                  dunlin_trainer_last_error(trainer)->text);
     cr_expect_eq(dunlin_trainer_n_steps(trainer), 3);
@@ -209,10 +211,11 @@ static void check_checkpoint(const char *name, uint64_t version, dunlin_optimize
 
 Test(formats, checkpoints_load_for_ever)
 {
-    check_checkpoint("checkpoint_2_sgd.ckpt", 2, DUNLIN_OPTIMIZER_SGD);
-    check_checkpoint("checkpoint_2_adam.ckpt", 2, DUNLIN_OPTIMIZER_ADAM);
-    check_checkpoint("checkpoint_1_sgd.ckpt", 1, DUNLIN_OPTIMIZER_SGD);
-    check_checkpoint("checkpoint_4_bf16.ckpt", 4, DUNLIN_OPTIMIZER_SGD);
+    check_checkpoint("checkpoint_2_sgd.ckpt", 2, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_EXACT);
+    check_checkpoint("checkpoint_2_adam.ckpt", 2, DUNLIN_OPTIMIZER_ADAM, DUNLIN_STORAGE_EXACT);
+    check_checkpoint("checkpoint_1_sgd.ckpt", 1, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_EXACT);
+    check_checkpoint("checkpoint_4_bf16.ckpt", 4, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_BF16);
+    check_checkpoint("checkpoint_4_int8.ckpt", 4, DUNLIN_OPTIMIZER_SGD, DUNLIN_STORAGE_INT8);
 }
 
 /* Version 3: a site of 24 bytes before each parameter's weights, all others at the end. */

@@ -348,8 +348,10 @@ static const arg flags_table[] = {
      "adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
      "between (fp32)",
      0, 0, 0},
-    {"--storage", ARG_TEXT, AT(storage), "exact|bf16",
-     "how a step stores what it keeps: bf16 takes half the memory, and rounds (exact)", 0, 0, 0},
+    {"--storage", ARG_TEXT, AT(storage), "exact|bf16|int8",
+     "how a step stores what it keeps: bf16 takes half the memory, int8 about a quarter, and both "
+     "round (exact)",
+     0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
      "of niti: bits of the largest update, in place of a rate: one after the other over the run "
      "(5,4,3)",

@@ -42,11 +42,12 @@ static const char *given_in_vain(const train_flags *flags)
 
 static int take_storage(train_flags *flags)
 {
-    static const char *const names[] = {"exact", "bf16", "int8"};
-    flags->storage = flags->storage != NULL ? flags->storage : names[0];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(names[i], flags->storage) == 0) {
-            flags->storage_value = (dunlin_storage)i;
+    static const dunlin_storage all[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
+                                         DUNLIN_STORAGE_INT8};
+    flags->storage = flags->storage != NULL ? flags->storage : dunlin_storage_name(all[0]);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(dunlin_storage_name(all[i]), flags->storage) == 0) {
+            flags->storage_value = all[i];
             return EXIT_OK;
         }
     }

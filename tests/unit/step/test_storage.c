@@ -1,7 +1,8 @@
 /*
- * test_storage.c - steps that store in bfloat16: one result at every budget, slice, form and number
- * of threads; what is rounded, what is refused, and what says so.
+ * test_storage.c - steps that store in bfloat16 and in int8: one result at every budget, slice,
+ * form and number of threads; and what evaluations round.
  */
+#include "kernels/api/kernels.h"
 #include "random.h"
 #include "step/adapt_support.h"
 
@@ -26,10 +27,13 @@ static dunlin_model *zoo_model(const char *name, int32_t image)
     return model;
 }
 
-static dunlin_trainer_options bf16_options(int64_t batch)
+static const dunlin_storage narrow[] = {DUNLIN_STORAGE_BF16, DUNLIN_STORAGE_INT8};
+#define N_NARROW 2
+
+static dunlin_trainer_options narrow_options(dunlin_storage storage, int64_t batch)
 {
     dunlin_trainer_options options = test_options(batch);
-    options.storage = DUNLIN_STORAGE_BF16;
+    options.storage = storage;
     return options;
 }
 
@@ -47,8 +51,8 @@ static void expect_same(const plain_step *plain, const dunlin_trainer_options *o
     int64_t n = 0;
     float *weights = test_train(plain->model, options, N_STEPS, &n);
     cr_assert_eq(n, plain->n);
-    cr_expect(test_same_bits(weights, plain->weights, n), "%s: %s %" PRId64 " changes bits",
-              plain->name, what, number);
+    cr_expect(test_same_bits(weights, plain->weights, n), "%s in %s: %s %" PRId64 " changes bits",
+              plain->name, dunlin_storage_name(options->storage), what, number);
     free(weights);
 }
 
@@ -74,7 +78,10 @@ static bool check_model(const dunlin_model *model, const char *name,
     const dunlin_status status = dunlin_trainer_create(model, options, &trainer, &error);
     dunlin_trainer_destroy(trainer);
     if (status == DUNLIN_UNSUPPORTED) {
-        cr_expect_not_null(strstr(error.text, "bf16"), "%s: %s", name, error.text);
+        const char *gradients = strstr(error.text, "stored as bf16");
+        cr_expect(gradients != NULL ||
+                      strstr(error.text, dunlin_storage_name(options->storage)) != NULL,
+                  "%s: %s", name, error.text);
         return false;
     }
     cr_assert_eq(status, DUNLIN_OK, "%s: %s", name, error.text);
@@ -97,48 +104,76 @@ static bool check_model(const dunlin_model *model, const char *name,
 Test(storage, one_result_for_mobilenet_v2, .timeout = 900)
 {
     dunlin_model *model = zoo_model("mobilenet_v2", 32);
-    const dunlin_trainer_options options = bf16_options(5);
-    cr_expect(check_model(model, "mobilenet_v2", &options));
+    for (int i = 0; i < N_NARROW; i++) {
+        const dunlin_trainer_options options = narrow_options(narrow[i], 5);
+        cr_expect(check_model(model, "mobilenet_v2", &options));
+    }
     dunlin_model_destroy(model);
 }
 
 Test(storage, one_result_for_sums_and_their_terms, .timeout = 900)
 {
     dunlin_model *model = zoo_model("resnet18", 32);
-    const dunlin_trainer_options options = bf16_options(4);
-    cr_expect(check_model(model, "resnet18", &options));
+    for (int i = 0; i < N_NARROW; i++) {
+        const dunlin_trainer_options options = narrow_options(narrow[i], 4);
+        cr_expect(check_model(model, "resnet18", &options));
+    }
     dunlin_model_destroy(model);
 }
 
 Test(storage, one_result_without_batch_norm, .timeout = 900)
 {
     dunlin_model *model = zoo_model("lenet5", 0);
-    dunlin_trainer_options options = bf16_options(16);
-    cr_expect(check_model(model, "lenet5", &options));
-    options.optimizer = DUNLIN_OPTIMIZER_ADAM;
-    options.momentum = 0.0F;
-    options.policy = DUNLIN_POLICY_MICROBATCH;
-    plain_step plain = {.model = model, .name = "lenet5"};
-    plain.weights = test_train(model, &options, N_STEPS, &plain.n);
-    for (int64_t slice = 1; slice <= 7; slice += 3) {
-        options.micro_batch = slice;
-        expect_same(&plain, &options, "slices of", slice);
+    for (int i = 0; i < N_NARROW; i++) {
+        dunlin_trainer_options options = narrow_options(narrow[i], 16);
+        cr_expect(check_model(model, "lenet5", &options));
+        options.optimizer = DUNLIN_OPTIMIZER_ADAM;
+        options.momentum = 0.0F;
+        options.policy = DUNLIN_POLICY_MICROBATCH;
+        plain_step plain = {.model = model, .name = "lenet5"};
+        plain.weights = test_train(model, &options, N_STEPS, &plain.n);
+        for (int64_t slice = 1; slice <= 7; slice += 3) {
+            options.micro_batch = slice;
+            expect_same(&plain, &options, "slices of", slice);
+        }
+        free(plain.weights);
     }
-    free(plain.weights);
     dunlin_model_destroy(model);
+}
+
+/* Of each set its own bits, and those at every budget. */
+Test(storage, one_result_on_each_instruction_set, .timeout = 900)
+{
+    for (int has_norm = 0; has_norm < 2; has_norm++) {
+        dunlin_model *model = test_small_model(has_norm != 0);
+        const char *isa = NULL;
+        for (int i = 0; (isa = dunlin__kernels_isa(i)) != NULL; i++) {
+            for (int k = 0; k < N_NARROW; k++) {
+                dunlin_trainer_options options = narrow_options(narrow[k], 7);
+                options.isa = isa;
+                cr_expect(check_model(model, isa, &options));
+            }
+        }
+        dunlin_model_destroy(model);
+    }
 }
 
 static void check_random(uint64_t seed, bool has_batch_norm)
 {
     uint64_t rng = test_seed(seed);
     int n_taken = 0;
-    for (int i = 0; i < test_cases(20) || n_taken < 2; i++) {
+    for (int i = 0; i < test_cases(12) || n_taken < 2; i++) {
         char name[64];
         (void)snprintf(name, sizeof name, "seed %" PRIu64 ", net %d", seed, i);
         dunlin_model *model = test_random_model(&rng, has_batch_norm);
-        dunlin_trainer_options options = bf16_options(3 + (int64_t)test_random_below(&rng, 6));
-        options.freeze_batch_norm = has_batch_norm && i % 4 == 3;
-        n_taken += check_model(model, name, &options) ? 1 : 0;
+        const int64_t batch = 3 + (int64_t)test_random_below(&rng, 6);
+        bool is_taken = false;
+        for (int k = 0; k < N_NARROW; k++) {
+            dunlin_trainer_options options = narrow_options(narrow[k], batch);
+            options.freeze_batch_norm = has_batch_norm && i % 4 == 3;
+            is_taken = check_model(model, name, &options);
+        }
+        n_taken += is_taken ? 1 : 0;
         dunlin_model_destroy(model);
     }
 }
@@ -156,14 +191,92 @@ Test(storage, one_result_for_random_nets_with_batch_norm, .timeout = 900)
 /* A budget that changes before any op of a step, also between the pieces that wait for sums. */
 Test(storage, budgets_change_in_mid_step, .timeout = 900)
 {
-    for (int has_norm = 0; has_norm < 2; has_norm++) {
-        dunlin_model *model = test_small_model(has_norm != 0);
-        const dunlin_trainer_options options = bf16_options(6);
-        test_adapt_check(model, "a small net in bf16", &options, 0, 71);
-        dunlin_model_destroy(model);
+    dunlin_model *large = zoo_model("mobilenet_v2", 32);
+    for (int i = 0; i < N_NARROW; i++) {
+        char name[64];
+        for (int has_norm = 0; has_norm < 2; has_norm++) {
+            dunlin_model *model = test_small_model(has_norm != 0);
+            const dunlin_trainer_options options = narrow_options(narrow[i], 6);
+            (void)snprintf(name, sizeof name, "a small net in %s", dunlin_storage_name(narrow[i]));
+            test_adapt_check(model, name, &options, 0, 71);
+            test_adapt_infer(model, &options);
+            dunlin_model_destroy(model);
+        }
+        const dunlin_trainer_options options = narrow_options(narrow[i], 6);
+        (void)snprintf(name, sizeof name, "mobilenet_v2 in %s", dunlin_storage_name(narrow[i]));
+        test_adapt_check(large, name, &options, 5, 72);
     }
-    dunlin_model *model = zoo_model("mobilenet_v2", 32);
-    const dunlin_trainer_options options = bf16_options(6);
-    test_adapt_check(model, "mobilenet_v2 in bf16", &options, 5, 72);
+    dunlin_model_destroy(large);
+}
+
+#define N_LOGITS (7 * 10)
+
+static void predict(const dunlin_model *model, const dunlin_trainer_options *options, float *logits)
+{
+    dunlin_trainer *trainer = test_create(model, options);
+    test_source source;
+    test_source_init(&source, model, 7, DUNLIN_F32);
+    cr_assert_eq(dunlin_trainer_predict(trainer, &source.source, 0, 7, logits), DUNLIN_OK, "%s",
+                 dunlin_trainer_last_error(trainer)->text);
+    dunlin_trainer_destroy(trainer);
+}
+
+/* What is predicted is rounded to the nearest: by no draw, so neither the place in a batch nor the
+ * steps before it change a bit; and it is rounded, so it is not what float32 gives. */
+Test(storage, predictions_depend_on_no_draw)
+{
+    dunlin_model *model = zoo_model("lenet5", 0);
+    float exact[N_LOGITS];
+    float first[N_LOGITS];
+    float other[N_LOGITS];
+    dunlin_trainer_options options = test_options(7);
+    predict(model, &options, exact);
+    for (int i = 0; i < N_NARROW; i++) {
+        options = narrow_options(narrow[i], 7);
+        predict(model, &options, first);
+        cr_expect_not(test_same_bits(first, exact, N_LOGITS));
+        for (int64_t batch = 1; batch < 7; batch += 2) {
+            options.batch = batch;
+            predict(model, &options, other);
+            cr_expect(test_same_bits(first, other, N_LOGITS), "batches of %d", (int)batch);
+        }
+        for (int k = 0; k < N_LOGITS; k++) {
+            cr_expect_lt(fabs((double)first[k] - (double)exact[k]), 0.05, "%g, not %g",
+                         (double)first[k], (double)exact[k]);
+        }
+    }
+    dunlin_model_destroy(model);
+}
+
+/* A step's draws are those of the seed: from the same weights another seed goes elsewhere, under
+ * int8 alone. */
+Test(storage, a_seed_draws_in_int8_alone)
+{
+    dunlin_model *model = test_small_model(true);
+    static const dunlin_storage all[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
+                                         DUNLIN_STORAGE_INT8};
+    for (int i = 0; i < 3; i++) {
+        dunlin_trainer_options options = narrow_options(all[i], 6);
+        options.seed = 5;
+        dunlin_trainer *first = test_create(model, &options);
+        options.seed = 6;
+        dunlin_trainer *second = test_create(model, &options);
+        const int64_t n = dunlin_trainer_n_weights(first, DUNLIN_WEIGHTS_TRAINABLE);
+        float *weights = malloc((size_t)n * sizeof *weights);
+        cr_assert_not_null(weights);
+        cr_assert_eq(dunlin_trainer_get_weights(first, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
+                     DUNLIN_OK);
+        cr_assert_eq(dunlin_trainer_set_weights(second, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
+                     DUNLIN_OK);
+        test_source source;
+        test_source_init(&source, model, 6, DUNLIN_F32);
+        const int64_t indices[] = {0, 1, 2, 3, 4, 5};
+        cr_assert_eq(dunlin_trainer_step(first, &source.source, indices, 6, NULL), DUNLIN_OK);
+        cr_assert_eq(dunlin_trainer_step(second, &source.source, indices, 6, NULL), DUNLIN_OK);
+        test_expect_same_weights(first, second, all[i] != DUNLIN_STORAGE_INT8);
+        free(weights);
+        dunlin_trainer_destroy(first);
+        dunlin_trainer_destroy(second);
+    }
     dunlin_model_destroy(model);
 }

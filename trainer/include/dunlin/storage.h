@@ -23,6 +23,8 @@
 #ifndef DUNLIN_STORAGE_H
 #define DUNLIN_STORAGE_H
 
+#include <dunlin/base.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,8 +38,18 @@ typedef enum dunlin_storage {
      * no_fuse, policies NONE, VDNN and CAPUCHIN, ghost_statistics and `precision`.
      */
     DUNLIN_STORAGE_BF16 = 1,
-    DUNLIN_STORAGE_INT8 = 2 /* UNSUPPORTED: not there yet */
+    /*
+     * The same in int8, but the gradients, which are bfloat16: a pixel's (a token's, an example's)
+     * numbers have a scale, itself a bfloat16, for each 32 of their channels. A step rounds at
+     * random, so that what is stored has the true value as its mean, by draws of (seed, step,
+     * layer, place in the batch) that no budget changes; evaluations and predictions round to
+     * nearest. Numbers beyond 3.4026e38 become infinite or none. UNSUPPORTED where BF16 is.
+     */
+    DUNLIN_STORAGE_INT8 = 2
 } dunlin_storage;
+
+/** @return "exact", "bf16" or "int8"; "unknown" for another number. */
+DUNLIN_API const char *dunlin_storage_name(dunlin_storage storage);
 
 #ifdef __cplusplus
 }

@@ -179,7 +179,7 @@ typedef struct dunlin_trainer_options {
     int32_t ignore_label;
     bool has_ignore_label;
     bool freeze_batch_norm; /* use running statistics, do not update them */
-    uint64_t seed;          /* initial weights, order of examples, dropout */
+    uint64_t seed; /* initial weights, order of examples, dropout, draws of DUNLIN_STORAGE_INT8 */
 
     /* --- The optimiser --- */
     dunlin_optimizer optimizer;

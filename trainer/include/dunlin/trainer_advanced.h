@@ -109,6 +109,16 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_check_precision(const dun
                                                                        const char *precision,
                                                                        dunlin_error *out_error);
 
+/**
+ * Whether a model's steps can be stored so, without making a trainer.
+ *
+ * @return OK; ARGUMENT without a model, or for a number that is no storage; UNSUPPORTED, naming the
+ * node or the cause (dunlin/storage.h); MEMORY.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_model_check_storage(const dunlin_model *model,
+                                                                     dunlin_storage storage,
+                                                                     dunlin_error *out_error);
+
 /** What a scale of a trainer in integers is of. */
 typedef enum dunlin_scale_kind {
     DUNLIN_SCALE_PARAMETER = 0,

@@ -52,7 +52,7 @@ typedef struct dunlin_stat_ref {
 
 typedef struct dunlin_store_ref {
     int32_t y;
-    bool is_rounded; /* the tensor holds bfloat16: sums are taken of what it will hold */
+    bool is_rounded; /* the tensor holds fewer bits: sums are taken of what it will hold */
     int64_t pitch;
     float low, high;
     dunlin_stat_ref stat; /* sums -1: none */
@@ -82,7 +82,7 @@ typedef struct dunlin_epilogue_ref {
 /* Views and sinks are in use; without, rows emit their plain kernels. */
 bool dunlin__emit_is_fused(const dunlin_emit *emit);
 
-/* Something is stored in bfloat16. */
+/* Something is stored in bfloat16 or int8. */
 bool dunlin__emit_is_rounding(const dunlin_emit *emit);
 
 /* The parts that take the sums of a sink: none, MAP (of each slice alone), REDUCE, or both. */

@@ -15,23 +15,23 @@
 #define USUAL_BATCH 32                /* of a step whose batch is not known */
 #define LINE_FLOATS 16
 
-/* A tensor in bfloat16 of an op under way. */
-typedef struct narrow_tensor {
-    uint32_t tensor;
-    int64_t n_elements; /* a sample */
-    uint16_t *arena;    /* of the slice's first sample; NULL: the running parts do not touch it */
-    float *floats;
-    bool is_read;
-} narrow_tensor;
-
-static bool is_narrow(const dunlin_step_graph *graph, uint32_t tensor)
-{
-    return graph->tensors[tensor].dtype == DUNLIN_BF16;
-}
-
 static int64_t line_floats(int64_t n)
 {
     return (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+}
+
+bool dunlin__narrow_is(const dunlin_step_tensor *tensor)
+{
+    return tensor->dtype == DUNLIN_BF16 || dunlin__narrow_is_scaled(tensor);
+}
+
+uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor)
+{
+    if (dunlin__narrow_is_scaled(tensor)) {
+        const int32_t channels = tensor->scaled_channels;
+        return (uint64_t)dunlin__scaled_bytes(tensor->n_elements / channels, channels);
+    }
+    return (uint64_t)tensor->n_elements * dunlin_dtype_bytes(tensor->dtype);
 }
 
 /* The access names a tensor that none before it did. */
@@ -45,6 +45,21 @@ static bool is_first_access(const dunlin_step_op *op, uint32_t index)
     return true;
 }
 
+static void count_tensor(const dunlin_step_tensor *tensor, dunlin_mem_mode mode,
+                         dunlin_narrow *narrow)
+{
+    const int64_t floats = line_floats(tensor->n_elements);
+    narrow->n++;
+    narrow->sample_floats += floats;
+    if (!dunlin__narrow_is_scaled(tensor)) {
+        narrow->sample_halves += floats;
+    } else if (mode == DUNLIN_MEM_READ) {
+        narrow->sample_loads += floats;
+    } else {
+        narrow->sample_stores += floats;
+    }
+}
+
 dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_step_op *op)
 {
     dunlin_narrow narrow = {.n = 0};
@@ -52,10 +67,9 @@ dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_ste
         return narrow;
     }
     for (uint32_t i = 0; i < op->n_accesses - (op->has_guard ? 1 : 0); i++) {
-        const uint32_t tensor = op->accesses[i].tensor;
-        if (is_narrow(graph, tensor) && is_first_access(op, i)) {
-            narrow.n++;
-            narrow.sample_floats += line_floats(graph->tensors[tensor].n_elements);
+        const dunlin_step_tensor *tensor = &graph->tensors[op->accesses[i].tensor];
+        if (dunlin__narrow_is(tensor) && is_first_access(op, i)) {
+            count_tensor(tensor, (dunlin_mem_mode)op->accesses[i].mode, &narrow);
         }
     }
     if (narrow.n > 0) {
@@ -65,11 +79,6 @@ dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_ste
         narrow.n_samples = fit < 1 ? 1 : fit < most ? fit : most;
     }
     return narrow;
-}
-
-uint64_t dunlin__step_tensor_bytes(const dunlin_step_tensor *tensor)
-{
-    return (uint64_t)tensor->n_elements * dunlin_dtype_bytes(tensor->dtype);
 }
 
 uint64_t dunlin__narrow_bytes(const dunlin_narrow *narrow)
@@ -90,103 +99,149 @@ static uint64_t sample_step(const dunlin_step_graph *graph, uint32_t tensor)
                                              : 0;
 }
 
-/* The tensors of an op that are stored in fewer bits; `at` of each access is its index here, -1: it
- * is none of them. */
+/* The tensors of an op that are stored in fewer bits, and of each access which of them it names;
+ * -1: none. */
 typedef struct narrow_list {
-    narrow_tensor tensors[DUNLIN_STEP_MAX_ACCESSES];
+    dunlin_narrow_place places[DUNLIN_STEP_MAX_ACCESSES];
+    uint32_t n;
     int16_t at[DUNLIN_STEP_MAX_ACCESSES];
 } narrow_list;
 
-/* Lists the op's tensors, with their places in the workspace; how many there are. */
-static uint32_t list_tensors(const dunlin_step_graph *graph, const dunlin_step_op *op,
-                             const dunlin_narrow *narrow, const dunlin_kernel_call *call,
-                             narrow_list *out)
+/* Lists the op's tensors, with their places in the workspace and in the arena. */
+static void list_tensors(const dunlin_step_graph *graph, const dunlin_step_op *op,
+                         const dunlin_narrow *narrow, const dunlin_kernel_call *call,
+                         narrow_list *out)
 {
-    narrow_tensor *list = out->tensors;
-    int16_t *at = out->at;
     const uint64_t bytes = dunlin__narrow_bytes(narrow);
     float *floats =
         (float *)(void *)((unsigned char *)call->workspace + call->workspace_bytes - bytes);
-    uint32_t n = 0;
+    out->n = 0;
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         const dunlin_mem_access *access = &op->accesses[i];
+        const dunlin_step_tensor *tensor = &graph->tensors[access->tensor];
         uint32_t k = 0;
-        at[i] = -1;
-        if (call->operands[i] == NULL || !is_narrow(graph, access->tensor)) {
+        out->at[i] = -1;
+        if (call->operands[i] == NULL || !dunlin__narrow_is(tensor)) {
             continue;
         }
-        while (k < n && list[k].tensor != access->tensor) {
+        while (k < out->n && out->places[k].tensor != tensor) {
             k++;
         }
-        if (k == n) {
-            const int64_t n_elements = graph->tensors[access->tensor].n_elements;
-            list[n++] = (narrow_tensor){.tensor = access->tensor,
-                                        .n_elements = n_elements,
-                                        .arena = call->operands[i],
-                                        .floats = floats};
-            floats += narrow->n_samples * line_floats(n_elements);
+        if (k == out->n) {
+            out->places[out->n++] = (dunlin_narrow_place){
+                .tensor = tensor, .bytes = call->operands[i], .floats = floats};
+            floats += narrow->n_samples * line_floats(tensor->n_elements);
         }
-        list[k].is_read = list[k].is_read || access->mode != DUNLIN_MEM_WRITE;
-        at[i] = (int16_t)k;
+        dunlin_narrow_place *place = &out->places[k];
+        place->is_read = place->is_read || access->mode != DUNLIN_MEM_WRITE;
+        place->is_written = place->is_written || access->mode != DUNLIN_MEM_READ;
+        out->at[i] = (int16_t)k;
     }
-    return n;
+    assert(out->n <= narrow->n);
 }
 
 /* The addresses of a piece's operands, from sample `first` of the slice on. */
 static void place_piece(const dunlin_step_graph *graph, const dunlin_step_op *op,
-                        const dunlin_kernel_call *call, int64_t first, const narrow_list *list,
-                        void **operands, uint16_t **halves)
+                        const dunlin_kernel_call *call, int64_t first, narrow_list *list,
+                        void **operands, dunlin_narrow_place **places)
 {
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         unsigned char *base = call->operands[i];
         operands[i] = NULL;
-        halves[i] = NULL;
+        places[i] = NULL;
         if (list->at[i] >= 0) {
-            const narrow_tensor *tensor = &list->tensors[list->at[i]];
-            operands[i] = tensor->floats;
-            if (op->accesses[i].mode != DUNLIN_MEM_READ) {
-                halves[i] = tensor->arena + first * tensor->n_elements;
-            }
+            places[i] = &list->places[list->at[i]];
+            operands[i] = places[i]->floats;
         } else if (base != NULL) {
             operands[i] = base + (uint64_t)first * sample_step(graph, op->accesses[i].tensor);
         }
     }
 }
 
+static dunlin_scaled_call scaled_call(const dunlin_kernel_call *call,
+                                      const dunlin_narrow_place *place)
+{
+    const dunlin_step_tensor *tensor = place->tensor;
+    return (dunlin_scaled_call){.rows_per_sample = tensor->n_elements / tensor->scaled_channels,
+                                .n_samples = call->n_samples,
+                                .channels = tensor->scaled_channels,
+                                .floats = place->floats,
+                                .bytes = place->bytes,
+                                .threads = call->run->threads};
+}
+
+void dunlin__narrow_store(const dunlin_kernel_call *call, dunlin_narrow_place *place,
+                          bool writes_back)
+{
+    const dunlin_step_run *run = call->run;
+    const dunlin_step_tensor *tensor = place->tensor;
+    dunlin_scaled_call scaled = scaled_call(call, place);
+    scaled.first_sample = call->first_sample;
+    scaled.writes_back = writes_back;
+    if (tensor->drawn_as != DUNLIN_STEP_NONE) {
+        scaled.is_drawn = true;
+        scaled.key = dunlin__int_key(run->seed, (uint64_t)run->step, tensor->drawn_as);
+    }
+    run->kernels->scaled_store(&scaled);
+    place->is_stored = true;
+}
+
+/* The floats of a piece that the op reads. */
+static void load_piece(const dunlin_kernel_call *piece, const dunlin_narrow_place *place)
+{
+    const dunlin_step_run *run = piece->run;
+    if (dunlin__narrow_is_scaled(place->tensor)) {
+        const dunlin_scaled_call scaled = scaled_call(piece, place);
+        run->kernels->scaled_load(&scaled);
+        return;
+    }
+    run->kernels->bf16_load(piece->n_samples * place->tensor->n_elements,
+                            (const uint16_t *)(const void *)place->bytes, place->floats,
+                            run->threads);
+}
+
+/* And that it has written, unless it has stored them. */
+static void store_piece(const dunlin_kernel_call *piece, dunlin_narrow_place *place)
+{
+    if (place->is_stored) {
+        return;
+    }
+    if (dunlin__narrow_is_scaled(place->tensor)) {
+        dunlin__narrow_store(piece, place, false);
+        return;
+    }
+    piece->run->kernels->bf16_store(piece->n_samples * place->tensor->n_elements, place->floats,
+                                    (uint16_t *)(void *)place->bytes, piece->run->threads);
+}
+
 dunlin_status dunlin__narrow_run(const dunlin_step_graph *graph, const dunlin_step_op *op,
                                  const dunlin_narrow *narrow, const dunlin_kernel_call *call)
 {
-    const dunlin_kernels *kernels = call->run->kernels;
-    dunlin_threads *threads = call->run->threads;
-    narrow_list list = {.at = {0}};
+    narrow_list list;
     void *operands[DUNLIN_STEP_MAX_ACCESSES];
-    uint16_t *halves[DUNLIN_STEP_MAX_ACCESSES];
-    const uint32_t n_list = list_tensors(graph, op, narrow, call, &list);
-    assert(n_list <= narrow->n);
+    dunlin_narrow_place *places[DUNLIN_STEP_MAX_ACCESSES];
+    list_tensors(graph, op, narrow, call, &list);
     for (int64_t first = 0; first < call->n_samples; first += narrow->n_samples) {
         const int64_t left = call->n_samples - first;
         dunlin_kernel_call piece = *call;
         piece.operands = operands;
-        piece.halves = halves;
+        piece.places = places;
         piece.n_samples = left < narrow->n_samples ? left : narrow->n_samples;
         piece.first_sample = call->first_sample + first;
         piece.is_first = call->is_first && first == 0;
         piece.workspace_bytes = call->workspace_bytes - (size_t)dunlin__narrow_bytes(narrow);
-        place_piece(graph, op, call, first, &list, operands, halves);
-        for (uint32_t k = 0; k < n_list; k++) {
-            const narrow_tensor *tensor = &list.tensors[k];
-            if (tensor->is_read) {
-                kernels->bf16_load(piece.n_samples * tensor->n_elements,
-                                   tensor->arena + first * tensor->n_elements, tensor->floats,
-                                   threads);
+        place_piece(graph, op, call, first, &list, operands, places);
+        for (uint32_t k = 0; k < list.n; k++) {
+            list.places[k].is_stored = !list.places[k].is_written;
+            if (list.places[k].is_read) {
+                load_piece(&piece, &list.places[k]);
             }
         }
         DUNLIN_TRY(op->kernel->run_fn(&piece));
-        for (uint32_t i = 0; i < op->n_accesses; i++) {
-            if (halves[i] != NULL) {
-                kernels->bf16_store(piece.n_samples * list.tensors[list.at[i]].n_elements,
-                                    operands[i], halves[i], threads);
-            }
+        for (uint32_t k = 0; k < list.n; k++) {
+            store_piece(&piece, &list.places[k]);
+            list.places[k].bytes +=
+                (uint64_t)piece.n_samples * dunlin__step_tensor_bytes(list.places[k].tensor);
         }
     }
     return DUNLIN_OK;

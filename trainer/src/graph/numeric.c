@@ -3,7 +3,7 @@
  * written.
  */
 #include "kernels/simd/finite.h"
-#include "step.h"
+#include "narrow.h"
 
 #include <mem/support.h>
 
@@ -34,6 +34,26 @@ dunlin_status dunlin__run_ends_forward(const dunlin_step_run *run, const char *w
     return dunlin__run_not_finite(run, what, name);
 }
 
+/* All of so many samples as they are stored; true of what is neither floats nor scales. */
+static bool is_finite(const dunlin_step_tensor *tensor, const void *bytes, int64_t n_samples)
+{
+    const int64_t n = n_samples * tensor->n_elements;
+    if (!dunlin__narrow_is_scaled(tensor)) {
+        return tensor->dtype == DUNLIN_F32    ? finite_count(bytes, n) == n
+               : tensor->dtype == DUNLIN_BF16 ? finite_is_all_bf16(bytes, n)
+                                              : true;
+    }
+    const int64_t rows = tensor->n_elements / tensor->scaled_channels;
+    const unsigned char *sample = bytes;
+    for (int64_t i = 0; i < n_samples; i++) {
+        if (!dunlin__scaled_is_finite(sample, rows, tensor->scaled_channels)) {
+            return false;
+        }
+        sample += dunlin__scaled_bytes(rows, tensor->scaled_channels);
+    }
+    return true;
+}
+
 dunlin_status dunlin__run_look(const dunlin_step_run *run, const dunlin_step_tensor *tensors,
                                const dunlin_step_op *op, void *const *operands, int64_t n_samples)
 {
@@ -43,12 +63,10 @@ dunlin_status dunlin__run_look(const dunlin_step_run *run, const dunlin_step_ten
     for (uint32_t i = 0; i < op->n_accesses; i++) {
         const dunlin_step_tensor *tensor = &tensors[op->accesses[i].tensor];
         if (op->accesses[i].mode == DUNLIN_MEM_READ || operands[i] == NULL || tensor->is_part ||
-            !tensor->is_batched || (tensor->dtype != DUNLIN_F32 && tensor->dtype != DUNLIN_BF16)) {
+            !tensor->is_batched) {
             continue;
         }
-        const int64_t n = n_samples * tensor->n_elements;
-        if (tensor->dtype == DUNLIN_F32 ? finite_count(operands[i], n) < n
-                                        : !finite_is_all_bf16(operands[i], n)) {
+        if (!is_finite(tensor, operands[i], n_samples)) {
             return dunlin__run_not_finite(run, "the output of", op->name);
         }
     }

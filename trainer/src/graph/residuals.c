@@ -103,13 +103,15 @@ static bool is_kept_tensor(const dunlin_emit_value *value)
 
 /*
  * A sum whose terms are both kept for other reasons need not be kept: backward whoever reads it
- * reads them. Of a chain of residual sums that is every second one, beginning with the first.
+ * reads them. Of a chain of residual sums that is every second one, beginning with the first. In
+ * int8 a sum is rounded by the block, which kernels that read its terms do not do.
  */
 static void choose_terms(const dunlin_emit *emit, const dunlin_net_node *node,
                          dunlin_emit_value *sum)
 {
     if (emit->options->mode != DUNLIN_EMIT_TRAIN || emit->options->reads_sums ||
-        sum->is_materialised || !sum->needs_grad || sum->part_of != DUNLIN_STEP_NONE) {
+        emit->options->storage == DUNLIN_STORAGE_INT8 || sum->is_materialised || !sum->needs_grad ||
+        sum->part_of != DUNLIN_STEP_NONE) {
         return;
     }
     for (uint32_t i = 0; i < 2; i++) {

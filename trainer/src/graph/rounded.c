@@ -7,9 +7,23 @@
 #include "rounded.h"
 
 #include "emit.h"
+#include "narrow.h"
 #include "net/outputs.h"
 
 #include <mem/support.h>
+
+const char *dunlin_storage_name(dunlin_storage storage)
+{
+    switch (storage) {
+    case DUNLIN_STORAGE_EXACT:
+        return "exact";
+    case DUNLIN_STORAGE_BF16:
+        return "bf16";
+    case DUNLIN_STORAGE_INT8:
+        return "int8";
+    }
+    return "unknown";
+}
 
 dunlin_status dunlin__rounded_check(const dunlin_net *net, const dunlin_step_build_options *options,
                                     dunlin_error *error)
@@ -17,8 +31,8 @@ dunlin_status dunlin__rounded_check(const dunlin_net *net, const dunlin_step_bui
     for (size_t i = 0; i < net->n_nodes && options->storage != DUNLIN_STORAGE_EXACT; i++) {
         if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
             return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
-                                "node \"%.80s\": a concatenation cannot be stored as bf16 yet",
-                                net->nodes[i].name);
+                                "node \"%.80s\": a concatenation cannot be stored as %s yet",
+                                net->nodes[i].name, dunlin_storage_name(options->storage));
         }
     }
     return DUNLIN_OK;
@@ -26,7 +40,7 @@ dunlin_status dunlin__rounded_check(const dunlin_net *net, const dunlin_step_bui
 
 bool dunlin__emit_is_rounding(const dunlin_emit *emit)
 {
-    return emit->options->storage == DUNLIN_STORAGE_BF16;
+    return emit->options->storage != DUNLIN_STORAGE_EXACT;
 }
 
 void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_ref *ref)
@@ -39,8 +53,15 @@ void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_re
     if (dunlin__net_is_output(emit->net, stored) || dunlin__net_is_output(emit->net, value)) {
         return;
     }
-    emit->graph->tensors[emit->values[stored].tensor].dtype = DUNLIN_BF16;
+    dunlin_step_tensor *tensor = &emit->graph->tensors[emit->values[stored].tensor];
     ref->is_rounded = true;
+    if (emit->options->storage == DUNLIN_STORAGE_BF16) {
+        tensor->dtype = DUNLIN_BF16;
+        return;
+    }
+    tensor->dtype = DUNLIN_I8;
+    tensor->scaled_channels = (int32_t)dunlin__emit_channels(emit, stored);
+    tensor->drawn_as = emit->options->mode == DUNLIN_EMIT_TRAIN ? stored : DUNLIN_STEP_NONE;
 }
 
 uint64_t dunlin__late_workspace(const dunlin_kernels *kernels, const dunlin_late_room *room,
@@ -66,13 +87,17 @@ dunlin_late_sums dunlin__epilogue_hold(const dunlin_epilogue_ref *ref, dunlin_ep
     return late;
 }
 
-/* The floats of an operand, and where they go. */
+/* The floats of an operand in bfloat16, and where they go. In int8 they are rounded and stored
+ * here, and nothing is left to be. */
 static dunlin_rounding take_rounding(const dunlin_kernel_call *call, int32_t operand)
 {
-    const dunlin_rounding rounding = {.floats = call->operands[operand],
-                                      .halves = call->halves[operand]};
-    call->halves[operand] = NULL;
-    return rounding;
+    dunlin_narrow_place *place = call->places[operand];
+    if (dunlin__narrow_is_scaled(place->tensor)) {
+        dunlin__narrow_store(call, place, true);
+        return (dunlin_rounding){.floats = NULL};
+    }
+    place->is_stored = true;
+    return (dunlin_rounding){.floats = place->floats, .halves = (uint16_t *)(void *)place->bytes};
 }
 
 void dunlin__epilogue_finish(const dunlin_kernel_call *call, const dunlin_epilogue_ref *ref,
@@ -91,7 +116,7 @@ void dunlin__epilogue_finish(const dunlin_kernel_call *call, const dunlin_epilog
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
-    close.from = (dunlin_grad){.g = close.rounding.floats, .pitch = ref->pitch};
+    close.from = (dunlin_grad){.g = call->operands[ref->out], .pitch = ref->pitch};
     for (uint32_t i = 0; i < late->n; i++) {
         close.to.stats[i] = late->stats[i];
     }
@@ -111,7 +136,7 @@ void dunlin__store_finish(const dunlin_kernel_call *call, const dunlin_store_ref
         .workspace = call->workspace,
         .threads = call->run->threads,
     };
-    sums.stat.raw = sums.rounding.floats;
+    sums.stat.raw = call->operands[ref->y];
     sums.stat.raw_pitch = ref->pitch;
     call->run->kernels->sums(&sums);
 }

@@ -1,12 +1,13 @@
 /*
- * rounded.h - storage in bfloat16: which tensors of a step hold it, and how sums of batch norm are
- * taken of what such a tensor will hold.
+ * rounded.h - storage in bfloat16 and int8: which tensors of a step hold it, and how sums of batch
+ * norm are taken of what such a tensor will hold.
  *
  * Rounded are, by the network alone: outputs of convolutions and dense layers and sums of two
- * values as they are stored, but for the network's output; sums again where they are read through
- * their terms; and gradients of which batch norm's sums are taken. Nothing else is. A kernel sees
- * floats (narrow.h): whoever reads such a tensor gets the rounded values, the forward pass too.
- * So neither budgets nor slices nor forms change a bit.
+ * values as they are stored, but for the network's output; in bfloat16 sums again where they are
+ * read through their terms, which in int8 none is; and, always to bfloat16, gradients of which
+ * batch norm's sums are taken. Nothing else is. A kernel sees floats (narrow.h): whoever reads such
+ * a tensor gets the rounded values, the forward pass too. So neither budgets nor slices nor forms
+ * change a bit.
  */
 #ifndef DUNLIN_GRAPH_ROUNDED_H
 #define DUNLIN_GRAPH_ROUNDED_H

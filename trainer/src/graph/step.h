@@ -30,12 +30,16 @@ typedef struct dunlin_step_tensor {
     bool follows_batch; /* n_elements are those for the batch that the step was built for */
     bool is_part;       /* of `parent`, some of the channels of each of its rows */
     uint32_t parent;
-    int64_t parent_offset; /* in elements */
-    uint32_t n_mask_reads; /* of its reads, those that only ask whether an element was clipped */
+    int64_t parent_offset;   /* in elements */
+    uint32_t n_mask_reads;   /* of its reads, those that only ask whether an element was clipped */
+    int32_t scaled_channels; /* of a row: it is int8 with scales (scaled.h), whatever dtype says; 0:
+                                it is as dtype says */
+    uint32_t drawn_as; /* that is rounded by draws keyed with this number; NONE: to the nearest */
 } dunlin_step_tensor;
 
 typedef struct dunlin_step_op dunlin_step_op;
 typedef struct dunlin_swap dunlin_swap; /* swap.h */
+typedef struct dunlin_narrow_place dunlin_narrow_place;
 
 /* Called before and after each op (on samples from `first` on) of a run, to measure times. */
 typedef struct dunlin_step_watch {
@@ -108,9 +112,8 @@ typedef struct dunlin_kernel_call {
     size_t workspace_bytes;
     const void *params;
     const dunlin_step_run *run;
-    /* Of each operand that is written and stored in bfloat16: where these samples go. Who stores
-     * them sets it to NULL; the others are stored afterwards. NULL: there are none. */
-    uint16_t **halves;
+    /* Of each operand that is stored in fewer bits: where (narrow.h); NULL: there are none. */
+    dunlin_narrow_place *const *places;
 } dunlin_kernel_call;
 
 /* A status other than OK ends the step: a source's failure, or a value that is not finite where

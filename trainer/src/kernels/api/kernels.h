@@ -21,6 +21,7 @@
 #include "kernels/parallel/threads.h"
 #include "loss_calls.h"
 #include "row_sums.h"
+#include "scaled.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -360,6 +361,9 @@ typedef struct dunlin_kernels {
     /* n floats to the nearest bfloat16, as simd/bf16.h says it, and back */
     void (*bf16_store)(int64_t n, const float *x, uint16_t *out, dunlin_threads *threads);
     void (*bf16_load)(int64_t n, const uint16_t *x, float *out, dunlin_threads *threads);
+    /* floats to int8 with scales, and back; the same bits on every instruction set */
+    void (*scaled_store)(const dunlin_scaled_call *call);
+    void (*scaled_load)(const dunlin_scaled_call *call);
     /* per sample: a (rows x columns) matrix transposed: NHWC <-> NCHW */
     void (*transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
                       dunlin_threads *threads);

@@ -209,6 +209,8 @@ void K(copy_rows)(int64_t n_rows, int64_t width, const float *from, int64_t from
                   int64_t to_pitch, dunlin_threads *threads);
 void K(bf16_store)(int64_t n, const float *x, uint16_t *out, dunlin_threads *threads);
 void K(bf16_load)(int64_t n, const uint16_t *x, float *out, dunlin_threads *threads);
+void K(scaled_store)(const dunlin_scaled_call *call);
+void K(scaled_load)(const dunlin_scaled_call *call);
 void K(transpose)(int64_t n, int64_t rows, int64_t columns, const float *x, float *y,
                   dunlin_threads *threads);
 void K(dropout)(int64_t first_sample, int64_t n_samples, int64_t n_elements, float ratio,

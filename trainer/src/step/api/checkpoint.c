@@ -82,28 +82,42 @@ uint32_t dunlin__checkpoint_version(const dunlin_trainer *trainer)
                                                             : DUNLIN_CHECKPOINT_STORAGE_VERSION;
 }
 
-dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
+uint64_t dunlin__checkpoint_print(const dunlin_trainer *trainer, dunlin_storage storage)
 {
-    dunlin_checkpoint_head head = {.n_params = (uint32_t)trainer->net.n_params,
-                                   .model = UINT64_C(0xcbf29ce484222325),
-                                   .optimizer = UINT64_C(0xcbf29ce484222325),
-                                   .step = (uint64_t)trainer->step,
-                                   .seed = trainer->seed,
-                                   .file_bytes =
-                                       DUNLIN_CHECKPOINT_HEAD_BYTES + DUNLIN_CHECKPOINT_CRC_BYTES};
+    uint64_t print = UINT64_C(0xcbf29ce484222325);
     if (trainer->options.optimizer != DUNLIN_OPTIMIZER_SGD) {
-        add_number_to_print(&head.optimizer, (uint64_t)trainer->options.optimizer);
+        add_number_to_print(&print, (uint64_t)trainer->options.optimizer);
     }
     if (trainer->precision != NULL) {
         const char *name = dunlin__precision_name(trainer->precision);
-        add_to_print(&head.optimizer, name, strlen(name) + 1);
+        add_to_print(&print, name, strlen(name) + 1);
+    }
+    if (storage != DUNLIN_STORAGE_EXACT) {
+        add_number_to_print(&print, (uint64_t)storage);
+    }
+    for (size_t i = 0; i < trainer->net.n_params; i++) {
+        uint32_t tensors[DUNLIN_CHECKPOINT_MAX_TENSORS];
+        const size_t n_tensors = dunlin__checkpoint_tensors(trainer, i, tensors);
+        const bool has_momentum = trainer->train.step->params[i].momentum != DUNLIN_STEP_NONE;
+        add_number_to_print(&print, n_tensors * 2 + (has_momentum ? 1 : 0));
+    }
+    return print;
+}
+
+dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
+{
+    dunlin_checkpoint_head head = {
+        .n_params = (uint32_t)trainer->net.n_params,
+        .model = UINT64_C(0xcbf29ce484222325),
+        .optimizer = dunlin__checkpoint_print(trainer, trainer->options.storage),
+        .step = (uint64_t)trainer->step,
+        .seed = trainer->seed,
+        .file_bytes = DUNLIN_CHECKPOINT_HEAD_BYTES + DUNLIN_CHECKPOINT_CRC_BYTES};
+    if (trainer->precision != NULL) {
         head.file_bytes +=
             4 + trainer->train.step->n_sites * (dunlin__precision_is_whole(trainer->precision)
                                                     ? DUNLIN_CHECKPOINT_SITE_BYTES
                                                     : DUNLIN_CHECKPOINT_RANGE_BYTES);
-    }
-    if (trainer->options.storage != DUNLIN_STORAGE_EXACT) {
-        add_number_to_print(&head.optimizer, (uint64_t)trainer->options.storage);
     }
     for (size_t i = 0; i < trainer->net.n_params; i++) {
         const dunlin_net_param *param = &trainer->net.params[i];
@@ -115,8 +129,6 @@ dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer)
         }
         uint32_t tensors[DUNLIN_CHECKPOINT_MAX_TENSORS];
         const size_t n_tensors = dunlin__checkpoint_tensors(trainer, i, tensors);
-        const bool has_momentum = trainer->train.step->params[i].momentum != DUNLIN_STEP_NONE;
-        add_number_to_print(&head.optimizer, n_tensors * 2 + (has_momentum ? 1 : 0));
         head.file_bytes += n_tensors * (uint64_t)param->n_elements * sizeof(float);
     }
     return head;

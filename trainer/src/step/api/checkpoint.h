@@ -32,6 +32,8 @@ typedef struct dunlin_checkpoint_head {
 
 /* Everything of the head but the number and the bytes of the properties. */
 dunlin_checkpoint_head dunlin__checkpoint_head(const dunlin_trainer *trainer);
+/* Its `optimizer` for a trainer that were of another storage. */
+uint64_t dunlin__checkpoint_print(const dunlin_trainer *trainer, dunlin_storage storage);
 /* The version of a checkpoint that the trainer writes. */
 uint32_t dunlin__checkpoint_version(const dunlin_trainer *trainer);
 /* The tensors of one parameter that a checkpoint holds. */

@@ -121,6 +121,38 @@ static dunlin_status get_head(checkpoint_reader *reader, dunlin_checkpoint_head 
     return DUNLIN_OK;
 }
 
+/* The storage that the file was written with, as its fingerprint tells; NULL: one of fewer bits,
+ * but something else differs too. */
+static const char *storage_there(const checkpoint_reader *reader,
+                                 const dunlin_checkpoint_head *head)
+{
+    if (head->version != DUNLIN_CHECKPOINT_STORAGE_VERSION) {
+        return dunlin_storage_name(DUNLIN_STORAGE_EXACT);
+    }
+    static const dunlin_storage narrow[] = {DUNLIN_STORAGE_BF16, DUNLIN_STORAGE_INT8};
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+        if (head->optimizer == dunlin__checkpoint_print(reader->trainer, narrow[i])) {
+            return dunlin_storage_name(narrow[i]);
+        }
+    }
+    return NULL;
+}
+
+/* MISMATCH: the trainer's storage is another one. */
+static dunlin_status check_stored(const checkpoint_reader *reader,
+                                  const dunlin_checkpoint_head *head)
+{
+    const dunlin_storage own = reader->trainer->options.storage;
+    const char *there = storage_there(reader, head);
+    if (there == NULL ? own != DUNLIN_STORAGE_EXACT
+                      : strcmp(there, dunlin_storage_name(own)) == 0) {
+        return DUNLIN_OK;
+    }
+    return dunlin__fail(reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
+                        "%.120s: option storage is %s there and %s in the trainer", reader->path,
+                        there == NULL ? "bf16 or int8" : there, dunlin_storage_name(own));
+}
+
 static dunlin_status check_head(const checkpoint_reader *reader, const dunlin_checkpoint_head *head)
 {
     const dunlin_checkpoint_head expected = dunlin__checkpoint_head(reader->trainer);
@@ -130,13 +162,7 @@ static dunlin_status check_head(const checkpoint_reader *reader, const dunlin_ch
                             " parameters; the trainer has %" PRIu32 ")",
                             reader->path, head->n_params, expected.n_params);
     }
-    const bool has_storage = reader->trainer->options.storage != DUNLIN_STORAGE_EXACT;
-    if ((head->version == DUNLIN_CHECKPOINT_STORAGE_VERSION) != has_storage) {
-        return dunlin__fail(reader->trainer->error, DUNLIN_MISMATCH, "checkpoint", 0,
-                            "%.120s: option storage is %s there and %s in the trainer",
-                            reader->path, has_storage ? "exact" : "bf16",
-                            has_storage ? "bf16" : "exact");
-    }
+    DUNLIN_TRY(check_stored(reader, head));
     const bool has_sites = dunlin__precision_is_whole(reader->trainer->precision);
     const bool has_ranges = reader->trainer->precision != NULL && !has_sites;
     if (head->optimizer != expected.optimizer ||

@@ -5,6 +5,7 @@
  * Invariant: a handle that was handed out holds two verified plans, an arena that both fit in, and
  * finite weights.
  */
+#include "graph/narrow.h"
 #include "integer/precision.h"
 #include "scales.h"
 #include "step/adapt/ladder.h"
@@ -235,8 +236,9 @@ static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *o
         out->storage == DUNLIN_STORAGE_EXACT && !out->is_ghost && trainer->precision == NULL;
     for (uint32_t i = 0; i < trainer->train.step->n_tensors; i++) {
         const dunlin_step_tensor *tensor = &trainer->train.step->tensors[i];
-        out->n_narrow += tensor->dtype == DUNLIN_BF16 ? 1 : 0;
-        out->narrow_bytes += tensor->dtype == DUNLIN_BF16 ? dunlin__step_tensor_bytes(tensor) : 0;
+        const bool is_narrow = dunlin__narrow_is(tensor);
+        out->n_narrow += is_narrow ? 1 : 0;
+        out->narrow_bytes += is_narrow ? dunlin__step_tensor_bytes(tensor) : 0;
     }
     out->n_swapped = (int32_t)account.n_swapped;
     out->swap_out_bytes = account.swap_out_bytes;

@@ -185,14 +185,16 @@ static dunlin_status check_lowest(const dunlin_trainer_options *options, dunlin_
     return DUNLIN_OK;
 }
 
-static dunlin_status fail_storage(dunlin_error *error, const char *option)
+static dunlin_status fail_storage(const dunlin_trainer_options *options, const char *option,
+                                  dunlin_error *error)
 {
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
-                        "option storage: bf16 together with %s is not there yet", option);
+                        "option storage: %s together with %s is not there yet",
+                        dunlin_storage_name(options->storage), option);
 }
 
-/* What can be stored in fewer bits. */
-static dunlin_status check_storage(const dunlin_trainer_options *options, dunlin_error *error)
+dunlin_status dunlin__trainer_check_storage(const dunlin_trainer_options *options,
+                                            dunlin_error *error)
 {
     const dunlin_policy policy = options->policy;
     if (options->storage < DUNLIN_STORAGE_EXACT || options->storage > DUNLIN_STORAGE_INT8) {
@@ -201,20 +203,16 @@ static dunlin_status check_storage(const dunlin_trainer_options *options, dunlin
     if (options->storage == DUNLIN_STORAGE_EXACT) {
         return DUNLIN_OK;
     }
-    if (options->storage == DUNLIN_STORAGE_INT8) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
-                            "option storage: int8 is not there yet; exact and bf16 are");
-    }
     if (options->no_fuse || policy == DUNLIN_POLICY_NONE) {
-        return fail_storage(error, options->no_fuse ? "no_fuse" : "policy none");
+        return fail_storage(options, options->no_fuse ? "no_fuse" : "policy none", error);
     }
     if (policy == DUNLIN_POLICY_VDNN || policy == DUNLIN_POLICY_CAPUCHIN) {
-        return fail_storage(error, published_name(policy));
+        return fail_storage(options, published_name(policy), error);
     }
     if (options->ghost_statistics) {
-        return fail_storage(error, "ghost_statistics");
+        return fail_storage(options, "ghost_statistics", error);
     }
-    return options->precision != NULL ? fail_storage(error, "precision") : DUNLIN_OK;
+    return options->precision != NULL ? fail_storage(options, "precision", error) : DUNLIN_OK;
 }
 
 static dunlin_status check_options(const dunlin_trainer_options *options, dunlin_error *error)
@@ -222,7 +220,7 @@ static dunlin_status check_options(const dunlin_trainer_options *options, dunlin
     DUNLIN_TRY(check_sizes(options, error));
     DUNLIN_TRY(check_optimizer(options, error));
     DUNLIN_TRY(check_loss(options, error));
-    DUNLIN_TRY(check_storage(options, error));
+    DUNLIN_TRY(dunlin__trainer_check_storage(options, error));
     DUNLIN_TRY(dunlin__choice_check_options(options, error));
     if (options->n_gradient_slots < 0 || options->n_gradient_slots > DUNLIN_STEP_MAX_SLOTS) {
         return fail_option(error, "n_gradient_slots", (double)options->n_gradient_slots, "0 to 4");

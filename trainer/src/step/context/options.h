@@ -14,5 +14,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_take_options(const dunlin_trainer
                                                             dunlin_trainer_options *out,
                                                             dunlin_error *error);
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_lr(float lr, dunlin_error *error);
+/* option storage, and the options that it does not go with. */
+DUNLIN_NODISCARD dunlin_status dunlin__trainer_check_storage(const dunlin_trainer_options *options,
+                                                             dunlin_error *error);
 
 #endif

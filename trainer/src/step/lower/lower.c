@@ -19,7 +19,9 @@
 
 #define BYTES_PER_NS 9.0   /* what a kernel moves besides computing */
 #define STREAM_PER_NS 20.0 /* what moves in one pass over parameters, without more */
-#define WIDEN_PER_NS 7.2   /* floats in workspace of what is stored in fewer bits, to and fro */
+#define WIDEN_PER_NS 7.2   /* floats in workspace of what is bfloat16, to and fro */
+#define UNPACK_PER_NS 7.2  /* of what is read of int8 */
+#define PACK_PER_NS 2.5    /* and of what is written */
 #define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
 
 #define SWAP_OVERHEAD_NS 100000 /* until the first byte of a tensor is on its way */
@@ -91,6 +93,15 @@ static uint64_t room_of_pieces(const dunlin_narrow *narrow, uint64_t fixed, uint
            dunlin__narrow_bytes(narrow);
 }
 
+/* To pack and unpack what is stored in fewer bits, a sample. */
+static double narrow_ns(const dunlin_narrow *narrow)
+{
+    const double bytes = sizeof(float);
+    return (double)narrow->sample_halves * bytes / WIDEN_PER_NS +
+           (double)narrow->sample_loads * bytes / UNPACK_PER_NS +
+           (double)narrow->sample_stores * bytes / PACK_PER_NS;
+}
+
 static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
                      const dunlin_kernels *kernels, size_t n_threads, dunlin_mem_variant *variant)
 {
@@ -117,10 +128,10 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         workspace_fixed = room_of_pieces(&narrow, workspace_fixed, workspace_sample);
         workspace_sample = 0;
     }
-    const double narrow_ns = (double)narrow.sample_floats * (double)sizeof(float) / WIDEN_PER_NS;
+    const double packing_ns = narrow_ns(&narrow);
     const double rate = flops_per_ns(kernels->isa);
     const double sample_ns =
-        from->flops_per_sample / rate + sample_bytes / BYTES_PER_NS + narrow_ns;
+        from->flops_per_sample / rate + sample_bytes / BYTES_PER_NS + packing_ns;
     const double reduce_ns = from->reduce_flops_per_sample / rate;
     const double fixed_rate =
         from->kernel->parts == DUNLIN_MEM_FIXED ? STREAM_PER_NS : BYTES_PER_NS;
@@ -133,7 +144,7 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         .cost_fixed_ns =
             roofline_ns(from->flops_fixed / rate, fixed_bytes / fixed_rate, OVERHEAD_NS),
         .cost_sample_ns =
-            roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, narrow_ns),
+            roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, packing_ns),
         .reduce_permille = reduce_ns > 0.0 ? (uint16_t)(1000.0 * reduce_ns / sample_ns) : 0,
         .in_place_write = from->kernel->in_place_write,
         .in_place_read = from->kernel->in_place_read,
