@@ -142,6 +142,21 @@ static void check_precision(dunlin__rules *rules, const dunlin__assignment *m)
     }
 }
 
+/* What a step keeps in fewer bits than float32, which a precision of integers has its own way for.
+ */
+static void check_storage(dunlin__rules *rules, const dunlin__assignment *m)
+{
+    const dunlin__training_plan *plan = &m->plan;
+    dunlin__rule_number(rules, "storage", (uint64_t)plan->storage, DUNLIN_V1_STORAGE_EXACT,
+                        DUNLIN_V1_STORAGE_INT8);
+    if (plan->storage == DUNLIN_V1_STORAGE_EXACT) {
+        return;
+    }
+    check_order(rules, m, "storage", DUNLIN_V1_FEATURE_STORAGE, false);
+    dunlin__rule_true(rules, "storage", plan->precision[0] == '\0',
+                      "is given, but so is a precision");
+}
+
 /* Windows and flips come with one feature, what else is changed in examples with another. */
 static void check_augmentation(dunlin__rules *rules, const dunlin__assignment *m)
 {
@@ -184,6 +199,7 @@ void dunlin__rules_check_orders(dunlin__rules *rules, const dunlin__assignment *
     }
     check_packing(rules, m);
     check_precision(rules, m);
+    check_storage(rules, m);
     if (plan->has_parameters) {
         check_parameters(rules, &plan->parameters);
         check_order(rules, m, "parameters", DUNLIN_V1_FEATURE_PARAMETER_CHOICE, true);

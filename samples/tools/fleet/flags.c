@@ -144,6 +144,10 @@ static const arg args[] = {
      "up; adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
      "between (fp32)",
      0, 0, 0},
+    {"--storage", ARG_TEXT, AT(storage), "exact|bf16|int8",
+     "how devices store what a step keeps: bf16 takes half the memory, int8 about a quarter, and "
+     "both round (exact)",
+     0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
      "of niti: bits of a step's largest update, in place of a rate: one after the other over the "
      "rounds (5,4,3)",

@@ -89,6 +89,8 @@ typedef struct fleet_flags {
     double weight_decay, clip_norm, clip_value, gamma, min_lr; /* 0: none */
     int64_t warmup_steps, period_steps, padding, ignore_label;
     const char *precision, *grad_bits; /* precision.c; NULL: fp32; the paper's */
+    const char *storage;               /* the same; NULL: exact */
+    dunlin_storage storage_value;
     bool has_lr;
     bool has_gamma, has_random_crop, has_ignore_label, is_flip;
     const char *augment;  /* NULL: not given */
@@ -147,8 +149,8 @@ void fleet_strategy_json(const fleet_flags *flags, json_t *task);
 int fleet_check_compress(fleet_flags *flags);
 void fleet_compress_json(const fleet_flags *flags, json_t *task, json_t *plan);
 
-/* precision.c: the numbers that devices train in; the keys that become of it in the task file and
- * its plan, and those of a rate that go. */
+/* precision.c: the numbers that devices train in, and in which they store what a step keeps; the
+ * keys that become of it in the task file and its plan, and those of a rate that go. */
 int fleet_check_precision(fleet_flags *flags);
 bool fleet_is_integer(const fleet_flags *flags);
 void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan);

@@ -15,6 +15,7 @@ static const char *first_given(const fleet_flags *flags)
     } all[] = {
         {flags->remainder != NULL, "--remainder"},
         {flags->precision != NULL, "--precision"},
+        {flags->storage != NULL, "--storage"},
         {flags->grad_bits != NULL, "--grad-bits"},
         {flags->optimizer != NULL, "--optimizer"},
         {flags->schedule != NULL, "--schedule"},

@@ -1,6 +1,6 @@
 /*
- * precision.c - --precision and --grad-bits: the numbers that devices train in, as keys of the
- * task file and its plan.
+ * precision.c - --precision, --grad-bits and --storage: the numbers that devices train in, and in
+ * which they store what a step keeps, as keys of the task file and its plan.
  */
 #include "fleet.h"
 
@@ -64,8 +64,30 @@ static json_t *bits_list(const char *text)
     return list;
 }
 
+static int take_storage(fleet_flags *flags)
+{
+    static const dunlin_storage all[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
+                                         DUNLIN_STORAGE_INT8};
+    for (size_t i = 0; flags->storage != NULL && i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(dunlin_storage_name(all[i]), flags->storage) == 0) {
+            flags->storage_value = all[i];
+            return all[i] == DUNLIN_STORAGE_EXACT || flags->precision == NULL
+                       ? EXIT_OK
+                       : program_misuse(&fleet_program, "--storage does not go with --precision");
+        }
+    }
+    return flags->storage == NULL
+               ? EXIT_OK
+               : program_misuse(&fleet_program, "--storage %s: exact, bf16 or int8",
+                                flags->storage);
+}
+
 int fleet_check_precision(fleet_flags *flags)
 {
+    const int status = take_storage(flags);
+    if (status != EXIT_OK) {
+        return status;
+    }
     if (!fleet_is_integer(flags)) {
         return flags->grad_bits == NULL
                    ? EXIT_OK
@@ -92,6 +114,9 @@ int fleet_check_precision(fleet_flags *flags)
 
 void fleet_precision_json(const fleet_flags *flags, json_t *task, json_t *plan)
 {
+    if (flags->storage != NULL) {
+        (void)json_object_set_new(plan, "storage", json_string(flags->storage));
+    }
     if (!fleet_is_integer(flags)) {
         if (flags->precision != NULL) {
             (void)json_object_set_new(plan, "precision", json_string(flags->precision));

@@ -49,6 +49,8 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     fleet_compress_json(flags, setup, setup);
     (void)json_object_set_new(setup, "precision",
                               json_string(flags->precision != NULL ? flags->precision : "fp32"));
+    (void)json_object_set_new(setup, "storage",
+                              json_string(dunlin_storage_name(flags->storage_value)));
     if (fleet_is_integer(flags)) {
         (void)json_object_set_new(setup, "lr", json_null());
         (void)json_object_set_new(setup, "grad_bits", json_string(flags->grad_bits));

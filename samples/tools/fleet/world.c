@@ -126,11 +126,13 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
         return EXIT_FAILED;
     }
     world->n_params = dunlin_model_n_trainable_elements(world->model);
-    if (dunlin_model_check_precision(world->model, flags->precision, &error) != DUNLIN_OK) {
+    if (dunlin_model_check_precision(world->model, flags->precision, &error) != DUNLIN_OK ||
+        dunlin_model_check_storage(world->model, flags->storage_value, &error) != DUNLIN_OK) {
         return fail(world, &error);
     }
     dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
     options.precision = flags->precision;
+    options.storage = flags->storage_value;
     options.budget_bytes = flags->budget_bytes;
     options.momentum = (float)flags->momentum;
     options.policy = flags->policy;
@@ -153,7 +155,8 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
         return fail(world, &error);
     }
     options.batch = world->batch;
-    options.precision = NULL; /* the plan says it */
+    options.precision = NULL; /* the plan says it, and the next */
+    options.storage = DUNLIN_STORAGE_EXACT;
     if (dunlin_trainer_pool_create(world->model, &options, (int32_t)flags->n_threads, &world->pool,
                                    &error) != DUNLIN_OK) {
         return fail(world, &error);

@@ -293,6 +293,7 @@ typedef struct dunlin_client_options {
     uint32_t secagg_min_cohort;
     uint32_t secagg_min_devices;
     uint32_t secagg_min_threshold;
+    bool stores_exact; /* plan.storage: offers of training are declined, assignments LIMIT */
 } dunlin_client_options;
 #define DUNLIN_CLIENT_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_client_options)
 
@@ -335,7 +336,8 @@ typedef enum dunlin_telemetry_event {
     DUNLIN_TELEMETRY_BYTES_DOWN = 18, /* 1, HTTP bodies of the round */
     DUNLIN_TELEMETRY_BYTES_UP = 19,
     DUNLIN_TELEMETRY_CHECKPOINTS = 21, /* of the training, ms they took */
-    DUNLIN_TELEMETRY_PEAK_BYTES = 20   /* 1, of the learner's memory */
+    DUNLIN_TELEMETRY_PEAK_BYTES = 20,  /* 1, of the learner's memory */
+    DUNLIN_TELEMETRY_STORAGE = 22      /* 1, the dunlin_task_storage of a training, unless EXACT */
 } dunlin_telemetry_event;
 
 /**
@@ -419,8 +421,8 @@ typedef struct dunlin_round_report {
     dunlin_epsilon_kind epsilon_kind;
     double epsilon;
     double delta;
-    /* Of the round's update, as its assignment has it. */
-    dunlin_aggregation_kind aggregation;
+    dunlin_aggregation_kind aggregation; /* of the round's update, as its assignment has it */
+    dunlin_task_storage storage;         /* that the plan of a training asked for */
 } dunlin_round_report;
 #define DUNLIN_ROUND_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_round_report)
 

@@ -138,6 +138,13 @@ typedef enum dunlin_task_optimizer {
     DUNLIN_TASK_OPTIMIZER_ADAMW = 2
 } dunlin_task_optimizer;
 
+/** How a step stores what it keeps; dunlin/storage.h says what is rounded. */
+typedef enum dunlin_task_storage {
+    DUNLIN_TASK_STORAGE_EXACT = 0,
+    DUNLIN_TASK_STORAGE_BF16 = 1,
+    DUNLIN_TASK_STORAGE_INT8 = 2
+} dunlin_task_storage;
+
 /** What is done with the examples that an epoch's whole batches leave over. A device with fewer
  * than one batch trains one batch of all it has. */
 typedef enum dunlin_task_remainder {
@@ -210,6 +217,9 @@ typedef struct dunlin_task {
      * counted) the client ends a fit that tells its done_share, between two steps, and saves what
      * there is. Others train to their end. 0: all of the work is wanted. */
     int64_t partial_ms;
+    /* Training: as dunlin_trainer_options.storage; EXACT: the learner's own choice. A learner that
+     * cannot do it says UNSUPPORTED. */
+    dunlin_task_storage storage;
 } dunlin_task;
 #define DUNLIN_TASK_INIT DUNLIN_SIZED_INIT(dunlin_task)
 

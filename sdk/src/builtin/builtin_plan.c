@@ -169,6 +169,31 @@ static dunlin_remainder remainder_of(const dunlin_builtin *builtin, const dunlin
                                                               : DUNLIN_REMAINDER_KEEP;
 }
 
+/* The plan's storage of a training, unless the app has chosen another for its devices. */
+static dunlin_status take_storage(dunlin_builtin *builtin, const dunlin_task *task,
+                                  dunlin__recipe *out)
+{
+    static const dunlin_storage storage_of[] = {[DUNLIN_TASK_STORAGE_EXACT] = DUNLIN_STORAGE_EXACT,
+                                                [DUNLIN_TASK_STORAGE_BF16] = DUNLIN_STORAGE_BF16,
+                                                [DUNLIN_TASK_STORAGE_INT8] = DUNLIN_STORAGE_INT8};
+    const dunlin_storage own = builtin->pool->options.storage;
+    if (task->kind != DUNLIN_TASK_TRAIN || task->storage == DUNLIN_TASK_STORAGE_EXACT) {
+        return DUNLIN_OK;
+    }
+    if (task->storage < DUNLIN_TASK_STORAGE_EXACT || task->storage > DUNLIN_TASK_STORAGE_INT8) {
+        return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
+                            "the round's plan has storage %d; this learner knows 0 to %d",
+                            (int)task->storage, (int)DUNLIN_TASK_STORAGE_INT8);
+    }
+    out->storage = storage_of[task->storage];
+    if (own != DUNLIN_STORAGE_EXACT && own != out->storage) {
+        return dunlin__fail(&builtin->error, DUNLIN_UNSUPPORTED, "learner", 0,
+                            "the round's plan has storage %s, and the pool's options have %s",
+                            dunlin_storage_name(out->storage), dunlin_storage_name(own));
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_task *task,
                                         dunlin__pool_slot *out_wanted)
 {
@@ -179,6 +204,7 @@ dunlin_status dunlin__builtin_take_plan(dunlin_builtin *builtin, const dunlin_ta
         DUNLIN_TRY(copy_text(builtin, recipe->precision, sizeof recipe->precision, task->precision,
                              "a precision's name"));
     }
+    DUNLIN_TRY(take_storage(builtin, task, recipe));
     recipe->batch = builtin->pool->options.batch;
     if (recipe->batch == 0) {
         recipe->batch = task->batch > 0 ? task->batch : 32;

@@ -196,7 +196,7 @@ static bool same_recipe(const dunlin__recipe *a, const dunlin__recipe *b)
            a->optimizer == b->optimizer && a->clip_norm == b->clip_norm &&
            a->clip_value == b->clip_value && a->has_ignored_label == b->has_ignored_label &&
            a->ignored_label == b->ignored_label && a->is_mixed == b->is_mixed &&
-           strcmp(a->precision, b->precision) == 0 && same_choice(a, b);
+           strcmp(a->precision, b->precision) == 0 && a->storage == b->storage && same_choice(a, b);
 }
 
 /* A trainer of larger steps than are wanted does as well: devices whose remainders differ share
@@ -318,6 +318,9 @@ dunlin_status dunlin__pool_prepare(dunlin_trainer_pool *pool, dunlin__pool_slot 
         options.precision = recipe->precision;
         options.lr =
             unset.lr; /* a rate of the app's own is never used: the plan has one, or bits */
+    }
+    if (recipe->storage != DUNLIN_STORAGE_EXACT) {
+        options.storage = recipe->storage;
     }
     if (recipe->has_parameters) {
         choose_parameters(recipe, groups, &options);

@@ -41,6 +41,7 @@ typedef struct dunlin__recipe {
     bool has_ignored_label; /* else the pool's */
     int32_t ignored_label;
     char precision[DUNLIN_RECIPE_PRECISION_BYTES]; /* "": float32 */
+    dunlin_storage storage;                        /* EXACT: the pool's */
     bool is_mixed;       /* two examples into one: the loss is over shares of classes */
     bool has_parameters; /* what follows; else the pool's */
     bool no_norm_decay;

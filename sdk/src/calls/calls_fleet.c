@@ -18,18 +18,26 @@
 
 #include <string.h>
 
-static const uint32_t FEATURES[] = {
-    DUNLIN_V1_FEATURE_CLIPPING,           DUNLIN_V1_FEATURE_PROXIMAL_TERM,
-    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
-    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,   DUNLIN_V1_FEATURE_SCHEDULE,
-    DUNLIN_V1_FEATURE_AUGMENTATION,       DUNLIN_V1_FEATURE_REMAINDER,
-    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
-    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
-    DUNLIN_V1_FEATURE_RUN_OVER,           DUNLIN_V1_FEATURE_CLIP_ORDERS,
-    DUNLIN_V1_FEATURE_SECURE_AGGREGATION, DUNLIN_V1_FEATURE_PRODUCT_PRECISION,
-    DUNLIN_V1_FEATURE_PRECISION,          DUNLIN_V1_FEATURE_ENCODING_PACKED};
+static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING,
+                                    DUNLIN_V1_FEATURE_PROXIMAL_TERM,
+                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,
+                                    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
+                                    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,
+                                    DUNLIN_V1_FEATURE_SCHEDULE,
+                                    DUNLIN_V1_FEATURE_AUGMENTATION,
+                                    DUNLIN_V1_FEATURE_REMAINDER,
+                                    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,
+                                    DUNLIN_V1_FEATURE_IGNORED_LABEL,
+                                    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER,
+                                    DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
+                                    DUNLIN_V1_FEATURE_RUN_OVER,
+                                    DUNLIN_V1_FEATURE_CLIP_ORDERS,
+                                    DUNLIN_V1_FEATURE_SECURE_AGGREGATION,
+                                    DUNLIN_V1_FEATURE_PRODUCT_PRECISION,
+                                    DUNLIN_V1_FEATURE_STORAGE,
+                                    DUNLIN_V1_FEATURE_PRECISION,
+                                    DUNLIN_V1_FEATURE_ENCODING_PACKED};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
-#define N_ENCODED 2 /* the last: an app that sends float32 alone has none of them */
 _Static_assert(sizeof FEATURES <= sizeof((dunlin_v1_capabilities_t *)0)->features, "room for all");
 
 /* The reply's buffer, for the length of one call. */
@@ -62,6 +70,15 @@ static uint32_t log2_of(uint64_t value)
         bits++;
     }
     return bits;
+}
+
+/* The app has not turned it off. */
+static bool is_on(const dunlin_client_options *options, uint32_t feature)
+{
+    const bool is_encoded =
+        feature == DUNLIN_V1_FEATURE_PRECISION || feature == DUNLIN_V1_FEATURE_ENCODING_PACKED;
+    return !(options->sends_plain && is_encoded) &&
+           !(options->stores_exact && feature == DUNLIN_V1_FEATURE_STORAGE);
 }
 
 static dunlin__wait_window window_of(bool has_window, const dunlin__window *window)
@@ -164,6 +181,12 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
                     client->error.text);
         return DUNLIN_V1_DECLINE_REASON_APPLICATION;
     }
+    if (offer->kind == DUNLIN_V1_KIND_TRAIN &&
+        dunlin__floor_check_storage(&client->options, offer, &client->error) != DUNLIN_OK) {
+        dunlin__log(&client->runtime->log, DUNLIN_LOG_INFO, "client", "an offer is declined: %s",
+                    client->error.text);
+        return DUNLIN_V1_DECLINE_REASON_APPLICATION;
+    }
     dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
         client, offer->task, offer->has_policy ? policy->min_examples : 0);
     if (reason != DUNLIN_V1_DECLINE_REASON_NONE || !offer->has_policy) {
@@ -218,9 +241,12 @@ static void fill_checkin(const dunlin_client *client, const dunlin_conditions *c
     out->capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;
     out->capabilities.encodings[1] = DUNLIN_V1_ENCODING_PACKED; /* of a base: what comes down */
     out->capabilities.encodings_count = 2;
-    memcpy(out->capabilities.features, FEATURES, sizeof FEATURES);
-    out->capabilities.features_count =
-        (pb_size_t)(N_FEATURES - (client->options.sends_plain ? N_ENCODED : 0));
+    out->capabilities.features_count = 0;
+    for (size_t i = 0; i < N_FEATURES; i++) {
+        if (is_on(&client->options, FEATURES[i])) {
+            out->capabilities.features[out->capabilities.features_count++] = FEATURES[i];
+        }
+    }
     out->has_conditions = true;
     out->conditions.charging = conditions->is_charging;
     out->conditions.unmetered = conditions->is_unmetered;

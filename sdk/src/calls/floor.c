@@ -1,5 +1,5 @@
 /*
- * floor.c - the app's floor of privacy, held against what a server says of a run's noise.
+ * floor.c - see floor.h.
  *
  * Invariant: nothing that a server states is called proved here: the noise is added where no device
  * can look.
@@ -84,6 +84,29 @@ dunlin_status dunlin__floor_check_secagg(const dunlin_client_options *options,
     return check_secagg(options, is_secure ? &terms : NULL, error);
 }
 
+dunlin_status dunlin__floor_check_storage(const dunlin_client_options *options,
+                                          const dunlin__offer *offer, dunlin_error *error)
+{
+    for (pb_size_t i = 0; options->stores_exact && i < offer->required_features_count; i++) {
+        if (offer->required_features[i] == DUNLIN_V1_FEATURE_STORAGE) {
+            return dunlin__fail(error, DUNLIN_LIMIT, "client", 0,
+                                "the task stores what a step keeps in fewer bits than float32; "
+                                "this app has stores_exact");
+        }
+    }
+    return DUNLIN_OK;
+}
+
+static dunlin_status check_storage(dunlin_client *client, const dunlin__training_plan *plan)
+{
+    if (client->options.stores_exact && plan->storage != DUNLIN_V1_STORAGE_EXACT) {
+        return dunlin__fail(&client->error, DUNLIN_LIMIT, "client", 0,
+                            "the plan stores what a step keeps in %s; this app has stores_exact",
+                            plan->storage == DUNLIN_V1_STORAGE_BF16 ? "bf16" : "int8");
+    }
+    return DUNLIN_OK;
+}
+
 /* An update that is not clipped says more than one that is. */
 static dunlin_status check_clip(dunlin_client *client, const dunlin__training_plan *plan)
 {
@@ -105,6 +128,7 @@ dunlin_status dunlin__floor_take(dunlin_client *client, const dunlin__assignment
     if (assignment->kind != DUNLIN_V1_KIND_TRAIN) {
         return DUNLIN_OK;
     }
+    DUNLIN_TRY(check_storage(client, &assignment->plan));
     DUNLIN_TRY(check_clip(client, &assignment->plan));
     DUNLIN_TRY(dunlin__floor_check(&client->options, privacy, &client->error));
     const bool is_secure = assignment->aggregation == DUNLIN_V1_AGGREGATION_SECURE;

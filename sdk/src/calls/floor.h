@@ -1,5 +1,6 @@
 /*
- * floor.h - the app's floor of privacy, held against what a server says of a run's noise.
+ * floor.h - the app's floor of privacy, held against what a server says of a run's noise; and what
+ * else of a plan an app forbids.
  */
 #ifndef DUNLIN_CLIENT_FLOOR_H
 #define DUNLIN_CLIENT_FLOOR_H
@@ -28,6 +29,15 @@ dunlin__secagg_floor dunlin__floor_secagg(const dunlin_client_options *options);
 DUNLIN_NODISCARD dunlin_status dunlin__floor_check_secagg(const dunlin_client_options *options,
                                                           const dunlin__offer *offer,
                                                           dunlin_error *error);
+
+/**
+ * Whether an offer of training stores what a step keeps as the app allows: options.stores_exact.
+ *
+ * @return OK; LIMIT with one line that names the option.
+ */
+DUNLIN_NODISCARD dunlin_status dunlin__floor_check_storage(const dunlin_client_options *options,
+                                                           const dunlin__offer *offer,
+                                                           dunlin_error *error);
 
 /**
  * Holds an assignment against the whole floor, options.max_update_norm too, and notes for the app's

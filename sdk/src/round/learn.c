@@ -54,6 +54,7 @@ static dunlin_status load_weights(dunlin_client *client)
     dunlin_task task;
     dunlin__task_orders orders;
     dunlin__task_take(&round->assignment, &orders, &task);
+    round->report.storage = task.storage;
     task.n_examples = client->journal.n_examples;
     task.partial_ms = dunlin__partial_left_ms(client);
     if (dunlin__round_is_scaffold(client)) {

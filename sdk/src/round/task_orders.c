@@ -32,6 +32,11 @@ static const dunlin_task_optimizer optimizer_of[] = {
     [DUNLIN_V1_OPTIMIZER_ADAM] = DUNLIN_TASK_OPTIMIZER_ADAM,
     [DUNLIN_V1_OPTIMIZER_ADAMW] = DUNLIN_TASK_OPTIMIZER_ADAMW};
 
+static const dunlin_task_storage storage_of[] = {
+    [DUNLIN_V1_STORAGE_EXACT] = DUNLIN_TASK_STORAGE_EXACT,
+    [DUNLIN_V1_STORAGE_BF16] = DUNLIN_TASK_STORAGE_BF16,
+    [DUNLIN_V1_STORAGE_INT8] = DUNLIN_TASK_STORAGE_INT8};
+
 static void take_parameters(const dunlin_v1_parameter_choice_t *from, dunlin__task_orders *orders)
 {
     for (int32_t i = 0; i < (int32_t)from->groups_count && i < DUNLIN_TASK_GROUPS; i++) {
@@ -86,6 +91,7 @@ void dunlin__task_take_orders(const dunlin__training_plan *plan, dunlin__task_or
     task->ignored_label = plan->ignored_label;
     task->precision = plan->precision[0] != '\0' ? plan->precision : NULL;
     task->grad_bits = (int32_t)plan->grad_bits;
+    task->storage = storage_of[plan->storage];
     /* Of a plan to evaluate it is not checked, and no matter. */
     const bool is_known = (size_t)plan->optimizer < sizeof optimizer_of / sizeof optimizer_of[0];
     task->optimizer = is_known ? optimizer_of[plan->optimizer] : DUNLIN_TASK_OPTIMIZER_SGD;
@@ -115,4 +121,7 @@ void dunlin__task_take(const dunlin__assignment *assignment, dunlin__task_orders
         .config = plan->learner_config.size > 0 ? plan->learner_config.bytes : NULL,
         .config_bytes = plan->learner_config.size};
     dunlin__task_take_orders(plan, orders, out_task);
+    if (out_task->kind == DUNLIN_TASK_EVALUATE) {
+        out_task->storage = DUNLIN_TASK_STORAGE_EXACT; /* nothing is kept for a backward pass */
+    }
 }

@@ -105,6 +105,9 @@ static dunlin_status add_round(telemetry_job *job, const dunlin_round_report *re
     if (report->peak_bytes > 0) {
         DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_PEAK_BYTES, 1, (double)report->peak_bytes));
     }
+    if (report->storage != DUNLIN_TASK_STORAGE_EXACT) {
+        DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_STORAGE, 1, (double)report->storage));
+    }
     if (report->n_checkpoints > 0) {
         DUNLIN_TRY(add(job, DUNLIN_TELEMETRY_CHECKPOINTS, report->n_checkpoints,
                        (double)report->checkpoint_ms));

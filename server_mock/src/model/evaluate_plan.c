@@ -14,6 +14,10 @@ _Static_assert((int)DUNLIN_V1_ROLE_WEIGHT == (int)DUNLIN_USE_WEIGHT &&
                    (int)DUNLIN_V1_ROLE_FACTOR == (int)DUNLIN_USE_FACTOR,
                "roles on the wire are numbered as the trainer's uses");
 
+static const dunlin_storage storage_of[] = {[DUNLIN_V1_STORAGE_EXACT] = DUNLIN_STORAGE_EXACT,
+                                            [DUNLIN_V1_STORAGE_BF16] = DUNLIN_STORAGE_BF16,
+                                            [DUNLIN_V1_STORAGE_INT8] = DUNLIN_STORAGE_INT8};
+
 static void count_trained(void *ctx, const dunlin_parameter_entry *entry)
 {
     int64_t *n_trained = ctx;
@@ -57,6 +61,10 @@ dunlin_status dunlin__evaluator_check_plan(const struct dunlin_model *model,
     dunlin_error reason = {0};
     if (orders->precision[0] != '\0' &&
         dunlin_model_check_precision(model, orders->precision, &reason) != DUNLIN_OK) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "task", 0,
+                            "the plan does not fit model %.80s: %.300s", task->model, reason.text);
+    }
+    if (dunlin_model_check_storage(model, storage_of[orders->storage], &reason) != DUNLIN_OK) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "task", 0,
                             "the plan does not fit model %.80s: %.300s", task->model, reason.text);
     }

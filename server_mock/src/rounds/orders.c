@@ -49,6 +49,7 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
         {dunlin__server_orders_are_whole(orders), DUNLIN_V1_FEATURE_PRECISION},
         {orders->precision[0] != '\0' && !dunlin__server_orders_are_whole(orders),
          DUNLIN_V1_FEATURE_PRODUCT_PRECISION},
+        {orders->storage != DUNLIN_V1_STORAGE_EXACT, DUNLIN_V1_FEATURE_STORAGE},
         {task->secagg.is_on, DUNLIN_V1_FEATURE_SECURE_AGGREGATION},
     };
     size_t n = 0;
@@ -80,6 +81,7 @@ void dunlin__orders_fill(const dunlin__server_task *task, uint64_t round,
     plan->optimizer = orders->optimizer;
     memcpy(plan->precision, orders->precision, sizeof plan->precision);
     plan->grad_bits = dunlin__server_task_grad_bits(task, round);
+    plan->storage = orders->storage;
     plan->clips_layers = task->plan.clips_layers;
     plan->reports_clip = task->plan.clip_quantile > 0;
     plan->has_parameters = orders->has_parameters;

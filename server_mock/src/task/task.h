@@ -45,8 +45,9 @@ typedef struct dunlin__server_orders {
     int32_t ignored_label;
     dunlin_v1_optimizer_t optimizer;
     char precision[DUNLIN_SERVER_PRECISION_BYTES]; /* "": float32 */
-    uint32_t grad_bits[DUNLIN_SERVER_GRAD_BITS];   /* each for its part of the rounds */
-    uint32_t n_grad_bits;                          /* 0: the precision's own */
+    dunlin_v1_storage_t storage;
+    uint32_t grad_bits[DUNLIN_SERVER_GRAD_BITS]; /* each for its part of the rounds */
+    uint32_t n_grad_bits;                        /* 0: the precision's own */
 } dunlin__server_orders;
 
 typedef struct dunlin__server_plan {

@@ -70,14 +70,14 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_text(const dunlin__task_place *
 
 /* Those keys of the plan that are no numbers (task_orders.c), and what goes together of all; after
  * the plan's numbers have been read. */
-#define DUNLIN_TASK_ORDER_NAMES 10u
+#define DUNLIN_TASK_ORDER_NAMES 11u
 extern const char *const dunlin__task_order_names[DUNLIN_TASK_ORDER_NAMES];
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_orders(const dunlin__task_place *at,
                                                         const json_t *root,
                                                         dunlin__server_task *task);
 
-/* The plan's precision and its bits, and what they exclude (task_precision.c); after the other
- * orders. UNSUPPORTED for a precision that there is not. */
+/* The plan's precision and its bits, its storage, and what they exclude (task_precision.c); after
+ * the other orders. UNSUPPORTED for a precision or a storage that there is not. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_precision(const dunlin__task_place *at,
                                                            const json_t *root,
                                                            dunlin__server_task *task);

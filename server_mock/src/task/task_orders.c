@@ -14,8 +14,8 @@
 #define FACTOR_MOST 1e6
 
 const char *const dunlin__task_order_names[DUNLIN_TASK_ORDER_NAMES] = {
-    "groups",    "trained",      "frozen",    "schedule",  "random_crop",
-    "remainder", "ignore_label", "optimizer", "precision", "grad_bits"};
+    "groups",       "trained",   "frozen",    "schedule",  "random_crop", "remainder",
+    "ignore_label", "optimizer", "precision", "grad_bits", "storage"};
 
 static const char *const role_names[] = {NULL,         "weight", "bias",     "norm_scale",
                                          "norm_shift", "table",  "position", "factor"};

@@ -1,6 +1,6 @@
 /*
- * task_precision.c - the keys precision and grad_bits of a task file's plan, and what a round in
- * integers excludes.
+ * task_precision.c - the keys precision, grad_bits and storage of a task file's plan, and what a
+ * round in integers excludes.
  */
 #include "task_json.h"
 
@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define BITS_MOST 7
+#define STORAGE_BYTES 16
+#define N_OF_NAMES(names) (sizeof(names) / sizeof(names)[0])
 
 /* The first is what a plan without the key has; the second has no rate. */
 static const char *const precision_names[] = {
@@ -77,6 +79,34 @@ static dunlin_status check_keys(const dunlin__task_place *at, const json_t *plan
     return DUNLIN_OK;
 }
 
+/* How devices store what a step keeps; "exact" is what a plan without the key has. */
+static dunlin_status read_storage(const dunlin__task_place *at, const json_t *plan,
+                                  dunlin__server_orders *orders)
+{
+    static const char *const names[] = {[DUNLIN_V1_STORAGE_EXACT] = "exact",
+                                        [DUNLIN_V1_STORAGE_BF16] = "bf16",
+                                        [DUNLIN_V1_STORAGE_INT8] = "int8"};
+    char text[STORAGE_BYTES] = "";
+    size_t i = 0;
+    DUNLIN_TRY(dunlin__task_read_text(at, plan, "storage", false, text, sizeof text));
+    while (text[0] != '\0' && i < N_OF_NAMES(names) && strcmp(text, names[i]) != 0) {
+        i++;
+    }
+    if (i == N_OF_NAMES(names)) {
+        return dunlin__fail(at->error, DUNLIN_UNSUPPORTED, "task", 0,
+                            "%.80s: %sstorage \"%.15s\" is not in this build; it has exact, bf16 "
+                            "and int8",
+                            at->file, at->object, text);
+    }
+    orders->storage = (dunlin_v1_storage_t)i;
+    if (i > 0 && orders->precision[0] != '\0') {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: %sstorage %s does not go with precision %.15s", at->file,
+                            at->object, names[i], orders->precision);
+    }
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__task_read_precision(const dunlin__task_place *at, const json_t *root,
                                           dunlin__server_task *task)
 {
@@ -85,6 +115,7 @@ dunlin_status dunlin__task_read_precision(const dunlin__task_place *at, const js
     const dunlin__task_place inside = {at->file, "plan.", at->error};
     DUNLIN_TRY(read_name(&inside, plan, orders));
     DUNLIN_TRY(read_bits(&inside, plan, orders));
+    DUNLIN_TRY(read_storage(&inside, plan, orders));
     return check_keys(&inside, plan, orders);
 }
 

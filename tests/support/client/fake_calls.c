@@ -84,6 +84,7 @@ void fake_on_checkin(fake_server *server, fake_exchange *x)
                                          .rejected_window = server->rejected};
     fake_require(server, dunlin__checkin_request_decode(x->body, x->body_bytes, &request, NULL),
                  "checkin request");
+    server->capabilities = request.capabilities;
     if (server->has_offer) {
         (void)strcpy(response.session, SESSION);
         fake_take_challenge(server, response.challenge);

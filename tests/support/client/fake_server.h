@@ -54,6 +54,7 @@ typedef struct fake_server {
     bool is_secure; /* the offer and the assignment are of a secure aggregation, by the plan's terms
                      */
     dunlin_v1_decline_reason_t decline_reason; /* of the last offer that was declined */
+    dunlin_v1_capabilities_t capabilities;     /* of the last check-in */
     uint64_t upload_bytes;                     /* of the offer; 0: of the whole update in float32 */
     uint32_t required_feature;                 /* of the offer and the assignment; 0: none */
     uint32_t assignment_feature;               /* of the assignment alone */

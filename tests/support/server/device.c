@@ -229,6 +229,8 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
         request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_PRECISION;
         request.capabilities.features[request.capabilities.features_count++] =
+            DUNLIN_V1_FEATURE_STORAGE;
+        request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_SECURE_AGGREGATION;
     }
     if (device->unpacks) {

@@ -20,6 +20,21 @@ Test(orders, a_plain_plan_orders_nothing)
     cr_expect_eq(memcmp(&task, &same, sizeof task), 0);
 }
 
+Test(orders, storage_is_told_in_the_learners_words)
+{
+    static const dunlin_task_storage told[] = {[DUNLIN_V1_STORAGE_EXACT] =
+                                                   DUNLIN_TASK_STORAGE_EXACT,
+                                               [DUNLIN_V1_STORAGE_BF16] = DUNLIN_TASK_STORAGE_BF16,
+                                               [DUNLIN_V1_STORAGE_INT8] = DUNLIN_TASK_STORAGE_INT8};
+    for (int i = 0; i < 3; i++) {
+        const dunlin__training_plan plan = {.n_epochs = 1, .storage = (dunlin_v1_storage_t)i};
+        dunlin__task_orders orders;
+        dunlin_task task = {.epochs = 1};
+        dunlin__task_take_orders(&plan, &orders, &task);
+        cr_expect_eq(task.storage, told[i]);
+    }
+}
+
 Test(orders, each_is_told_in_the_learners_words)
 {
     dunlin__training_plan plan = {.has_parameters = true,

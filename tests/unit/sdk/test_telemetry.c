@@ -89,6 +89,21 @@ Test(telemetry, a_round_is_told_in_numbers)
     end();
 }
 
+Test(telemetry, how_a_plan_had_it_stored_is_told)
+{
+    begin(true);
+    run(DUNLIN_OK);
+    cr_expect_null(find(DUNLIN_TELEMETRY_STORAGE));
+    w.server.plan.storage = DUNLIN_V1_STORAGE_INT8;
+    w.server.required_feature = DUNLIN_V1_FEATURE_STORAGE;
+    run(DUNLIN_OK);
+    const dunlin__telemetry_record *storage = find(DUNLIN_TELEMETRY_STORAGE);
+    cr_assert_not_null(storage);
+    cr_expect_eq(storage->count, 1);
+    cr_expect_float_eq(storage->value, (double)DUNLIN_TASK_STORAGE_INT8, 0);
+    end();
+}
+
 /* The bytes of telemetry are none of a round's, whose limits are hard lines. */
 Test(telemetry, is_not_counted_among_a_rounds_bytes)
 {

@@ -265,6 +265,60 @@ Test(builtin_plan, adam_is_that_of_a_trainer_of_ones_own)
     bench_end(&b);
 }
 
+Test(builtin_plan, storage_is_that_of_a_trainer_of_ones_own)
+{
+    static const dunlin_storage own[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
+                                         DUNLIN_STORAGE_INT8};
+    builtin_bench b;
+    float exact[BENCH_VALUES];
+    float found[BENCH_VALUES];
+    const dunlin_source source = bench_source();
+    bench_begin(&b, 1);
+    (void)bench_fit_all(&b, 0, exact, NULL);
+    for (int i = 2; i >= 0; i--) {
+        dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        options.storage = own[i];
+        dunlin_trainer *trainer = own_trainer(&b, options);
+        fit_own(&b, trainer, &source);
+        b.task.storage = (dunlin_task_storage)i;
+        expect_same(&b, trainer, dunlin_storage_name(own[i]));
+        (void)bench_fit_all(&b, 0, found, NULL);
+        cr_expect_eq(bench_same(exact, found, b.base.n_values), i == 0);
+    }
+    bench_end(&b);
+}
+
+/* A round that only evaluates has none; and the app's own choice is its own. */
+Test(builtin_plan, storage_that_cannot_be_is_refused_by_name)
+{
+    builtin_bench b;
+    bench_begin(&b, 1);
+    b.task.storage = (dunlin_task_storage)7;
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self), "storage 7"));
+    b.task.kind = DUNLIN_TASK_EVALUATE;
+    cr_expect_eq(bench_load(&b), DUNLIN_OK);
+    b.learner.ops->unload(b.learner.self);
+    b.task.kind = DUNLIN_TASK_TRAIN;
+    dunlin_builtin_destroy(b.builtin);
+    dunlin_trainer_pool_destroy(b.pool);
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_source source = bench_source();
+    options.storage = DUNLIN_STORAGE_BF16;
+    cr_assert_eq(dunlin_trainer_pool_create(b.model, &options, 1, &b.pool, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin_builtin_create(b.pool, &source, NULL, &b.builtin, &b.learner, NULL),
+                 DUNLIN_OK);
+    b.task.storage = DUNLIN_TASK_STORAGE_INT8;
+    cr_expect_eq(bench_load(&b), DUNLIN_UNSUPPORTED);
+    cr_expect_not_null(strstr(b.learner.ops->error_text(b.learner.self),
+                              "storage int8, and the pool's options have bf16"));
+    b.task.storage = DUNLIN_TASK_STORAGE_EXACT;
+    dunlin_trainer *trainer = own_trainer(&b, options);
+    fit_own(&b, trainer, &source);
+    expect_same(&b, trainer, "the pool's own");
+    bench_end(&b);
+}
+
 Test(builtin_plan, an_ignored_label_does_not_count)
 {
     builtin_bench b;
