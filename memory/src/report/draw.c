@@ -126,16 +126,19 @@ static void draw_sizes(const drawing *out)
         DRAW_LEFT, arena.text, persistent.text, pool.text,
         bound > 0.0 ? (double)plan->pool_bytes / bound : 1.0);
     if (plan->n_recompute_ops > 0) {
-        dunlin__draw_put(to,
-                         "%" PRIu32 " tensors (%s) recomputed by %" PRIu32
-                         " steps, %.1f %% of the time</text>\n",
-                         out->account.n_remade, remade.text, plan->n_recompute_ops,
-                         plan->cost_ns == 0
-                             ? 0.0
-                             : 100.0 * (double)out->account.recompute_ns / (double)plan->cost_ns);
+        dunlin__draw_put(
+            to, "%" PRIu32 " tensors (%s) recomputed by %" PRIu32 " steps, %.1f %% of the time",
+            out->account.n_remade, remade.text, plan->n_recompute_ops,
+            plan->cost_ns == 0 ? 0.0
+                               : 100.0 * (double)out->account.recompute_ns / (double)plan->cost_ns);
     } else {
-        dunlin__draw_put(to, "nothing recomputed</text>\n");
+        dunlin__draw_put(to, "nothing recomputed");
     }
+    if (out->caption.note != NULL) {
+        dunlin__draw_put(to, "; ");
+        dunlin__draw_put_escaped(to, out->caption.note);
+    }
+    dunlin__draw_put(to, "</text>\n");
 }
 
 static double draw_swatch(const drawing *out, double x, const char *shape, const char *text)

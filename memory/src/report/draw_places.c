@@ -61,10 +61,12 @@ static void draw_place(const drawing *out, const dunlin_plan_allocation *place)
         "<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" class=\"p c%d\"><title>", x, y,
         width, height, (int)mem_class);
     dunlin__draw_put_escaped(&out->to, name == NULL ? "unnamed" : name);
+    const char *stored = is_workspace ? "workspace" : out->graph->tensors[place->tensor].stored;
     dunlin__draw_put(
-        &out->to, "%s: %s%s%s at %" PRIu64 ", steps %" PRIu32 " to %" PRIu32 "</title></rect>\n",
-        is_workspace ? ", workspace" : "", size.text, place->is_whole ? " (whole batch)" : "",
-        is_again ? ", recomputed" : "", place->offset_bytes, place->first_step, place->last_step);
+        &out->to, "%s%s: %s%s%s at %" PRIu64 ", steps %" PRIu32 " to %" PRIu32 "</title></rect>\n",
+        stored != NULL ? ", " : "", stored != NULL ? stored : "", size.text,
+        place->is_whole ? " (whole batch)" : "", is_again ? ", recomputed" : "",
+        place->offset_bytes, place->first_step, place->last_step);
     if (is_again) {
         dunlin__draw_put(
             &out->to, "<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" class=\"a\"/>\n",

@@ -60,6 +60,23 @@ static json_t *class_object(const dunlin_class_bytes *by_class)
     return object;
 }
 
+/* Of a sample, by what its tensors of fewer bits are stored in. */
+static json_t *stored_object(const dunlin_trainer_report *report)
+{
+    json_t *object = json_object();
+    json_t *bf16 = json_object();
+    object_number(bf16, "tensors", report->n_narrow - report->n_int8);
+    object_bytes(bf16, "bytes", report->narrow_bytes - report->int8_bytes);
+    (void)json_object_set_new(object, "bf16", bf16);
+    if (report->storage == DUNLIN_STORAGE_INT8) {
+        json_t *int8 = json_object();
+        object_number(int8, "tensors", report->n_int8);
+        object_bytes(int8, "bytes", report->int8_bytes);
+        (void)json_object_set_new(object, "int8", int8);
+    }
+    return object;
+}
+
 static void set_plan(json_t *root, const train_flags *flags, const dunlin_trainer_report *report)
 {
     bool is_sliced = report->micro_batch < report->batch;
@@ -108,6 +125,9 @@ static void set_plan(json_t *root, const train_flags *flags, const dunlin_traine
     object_flag(root, "is_exact", report->is_exact);
     object_number(root, "n_narrow", report->n_narrow);
     object_bytes(root, "narrow_bytes", report->narrow_bytes);
+    if (report->storage != DUNLIN_STORAGE_EXACT) {
+        (void)json_object_set_new(root, "stored", stored_object(report));
+    }
     object_text(root, "packing", report->packing);
 }
 

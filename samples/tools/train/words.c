@@ -106,9 +106,14 @@ void train_print_ghost(const train_flags *flags, const dunlin_trainer_report *re
 static void print_storage(const train_flags *flags, const dunlin_trainer_report *report)
 {
     if (report->storage != DUNLIN_STORAGE_EXACT) {
+        char words[64] = "";
+        if (report->n_int8 > 0) {
+            (void)snprintf(words, sizeof words, " (%" PRId32 " to int8, %" PRId32 " to bf16)",
+                           report->n_int8, report->n_narrow - report->n_int8);
+        }
         printf("  %-18s %10s  %" PRId32
-               " tensor%s of the step rounded: other weights, by rounding\n",
-               "storage", flags->storage, report->n_narrow, plural(report->n_narrow));
+               " tensor%s of the step rounded%s: other weights, by rounding\n",
+               "storage", flags->storage, report->n_narrow, plural(report->n_narrow), words);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "step/step_support.h"
 
 #include <dunlin/baselines.h>
+#include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
@@ -18,8 +19,8 @@
 
 TestSuite(storage_state, .timeout = 900);
 
-static const dunlin_storage all[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
-                                     DUNLIN_STORAGE_INT8};
+static const dunlin_storage storages[] = {DUNLIN_STORAGE_EXACT, DUNLIN_STORAGE_BF16,
+                                          DUNLIN_STORAGE_INT8};
 #define N_ALL 3
 
 static dunlin_trainer_options stored_options(dunlin_storage storage, int64_t batch)
@@ -62,28 +63,28 @@ Test(storage_state, what_cannot_be_yet_is_refused_by_name)
     dunlin_model *model = test_small_model(true);
     dunlin_model *joined = zoo_model("squeezenet1_1", 32);
     for (int i = 1; i < N_ALL; i++) {
-        dunlin_trainer_options options = stored_options(all[i], 4);
+        dunlin_trainer_options options = stored_options(storages[i], 4);
         options.no_fuse = true;
         expect_refused_with(model, &options, "no_fuse");
-        options = stored_options(all[i], 4);
+        options = stored_options(storages[i], 4);
         options.policy = DUNLIN_POLICY_NONE;
         expect_refused_with(model, &options, "policy none");
-        options = stored_options(all[i], 4);
+        options = stored_options(storages[i], 4);
         options.baselines = dunlin_baselines_published();
         options.policy = DUNLIN_POLICY_VDNN;
         expect_refused_with(model, &options, "vdnn");
         options.policy = DUNLIN_POLICY_CAPUCHIN;
         expect_refused_with(model, &options, "capuchin");
-        options = stored_options(all[i], 4);
+        options = stored_options(storages[i], 4);
         options.ghost_statistics = true;
         expect_refused_with(model, &options, "ghost_statistics");
-        options = stored_options(all[i], 4);
+        options = stored_options(storages[i], 4);
         options.precision = "niti";
         expect_refused_with(model, &options, "precision");
-        options = stored_options(all[i], 4);
+        options = stored_options(storages[i], 4);
         char text[64];
         (void)snprintf(text, sizeof text, "a concatenation cannot be stored as %s yet",
-                       dunlin_storage_name(all[i]));
+                       dunlin_storage_name(storages[i]));
         expect_refused(joined, &options, DUNLIN_UNSUPPORTED, text);
     }
     dunlin_model_destroy(joined);
@@ -148,10 +149,54 @@ Test(storage_state, bytes_in_int8_are_those_of_the_format)
     const uint64_t second = 2 * 2 * 6;
     cr_expect_eq(report.n_narrow, 3);
     cr_expect_eq(report.narrow_bytes, first + 9 * 9 * 2 + second + 2 * 2 * 2 + 2 * first);
+    cr_expect_eq(report.n_int8, 2);
+    cr_expect_eq(report.int8_bytes, first + 9 * 9 * 2 + second + 2 * 2 * 2);
     options.storage = DUNLIN_STORAGE_BF16;
     cr_assert_eq(dunlin_trainer_estimate(model, &options, &report, NULL), DUNLIN_OK);
     cr_expect_eq(report.n_narrow, 3);
     cr_expect_eq(report.narrow_bytes, 2 * (first + second + first));
+    cr_expect_eq(report.n_int8, 0);
+    cr_expect_eq(report.int8_bytes, 0);
+    dunlin_model_destroy(model);
+}
+
+typedef struct drawn {
+    char text[65536];
+    size_t n;
+} drawn;
+
+static void collect(void *ctx, const char *text)
+{
+    drawn *all = ctx;
+    const size_t n = strlen(text);
+    cr_assert_lt(all->n + n, sizeof all->text);
+    memcpy(all->text + all->n, text, n + 1);
+    all->n += n;
+}
+
+Test(storage_state, a_drawing_says_what_is_stored_how)
+{
+    static const char *const words[N_ALL][3] = {
+        {NULL},
+        {"; 3 tensors stored in bf16</text>", ", bf16: ", NULL},
+        {"; 2 tensors stored in int8, 1 in bf16</text>", ", int8: ", ", bf16: "}};
+    dunlin_model *model = test_small_model(true);
+    drawn *all = malloc(sizeof *all);
+    cr_assert_not_null(all);
+    for (int i = 0; i < N_ALL; i++) {
+        const dunlin_trainer_options options = stored_options(storages[i], 4);
+        dunlin_trainer *trainer = test_create(model, &options);
+        all->n = 0;
+        all->text[0] = '\0';
+        dunlin_trainer_draw_plan(trainer, NULL, collect, all);
+        for (int k = 0; k < 3 && words[i][k] != NULL; k++) {
+            cr_expect_not_null(strstr(all->text, words[i][k]), "no \"%s\"", words[i][k]);
+        }
+        cr_expect(i == 2 || strstr(all->text, "int8") == NULL);
+        cr_expect(i > 0 || strstr(all->text, "bf16") == NULL);
+        dunlin_trainer_destroy(trainer);
+    }
+    free(all);
     dunlin_model_destroy(model);
 }
 
@@ -162,7 +207,7 @@ Test(storage_state, the_weights_are_other_ones)
     const dunlin_trainer_options plain = test_options(6);
     float *exact = test_train(model, &plain, 2, &n);
     for (int k = 1; k < N_ALL; k++) {
-        const dunlin_trainer_options options = stored_options(all[k], 6);
+        const dunlin_trainer_options options = stored_options(storages[k], 6);
         float *rounded = test_train(model, &options, 2, &n);
         double error = 0.0;
         double norm = 0.0;
@@ -171,7 +216,7 @@ Test(storage_state, the_weights_are_other_ones)
             norm += pow((double)exact[i], 2.0);
         }
         cr_expect_gt(error, 0.0);
-        cr_expect_lt(sqrt(error / norm), 0.05, "%s: %g", dunlin_storage_name(all[k]),
+        cr_expect_lt(sqrt(error / norm), 0.05, "%s: %g", dunlin_storage_name(storages[k]),
                      sqrt(error / norm));
         free(rounded);
     }
@@ -215,7 +260,7 @@ Test(storage_state, a_checkpoint_goes_on_under_its_own_storage_alone)
     dunlin_model *model = test_small_model(true);
     char *path = test_temp_path("storage.ckpt");
     for (int i = 0; i < N_ALL * N_ALL; i++) {
-        check_checkpoint(model, path, all[i / N_ALL], all[i % N_ALL]);
+        check_checkpoint(model, path, storages[i / N_ALL], storages[i % N_ALL]);
     }
     (void)unlink(path);
     free(path);
@@ -235,7 +280,7 @@ Test(storage_state, a_checkpoint_that_differs_in_more_is_refused_too)
     static const char *const texts[N_ALL] = {"option storage is bf16 or int8 there and exact",
                                              "optimiser, momentum", "optimiser, momentum"};
     for (int i = 0; i < N_ALL; i++) {
-        const dunlin_trainer_options other = stored_options(all[i], 5);
+        const dunlin_trainer_options other = stored_options(storages[i], 5);
         dunlin_trainer *second = test_create(model, &other);
         cr_expect_eq(dunlin_trainer_load_checkpoint(second, path), DUNLIN_MISMATCH);
         test_expect_text(second, texts[i]);
@@ -274,7 +319,7 @@ Test(storage_state, kept_plans_are_of_one_storage)
     options.cache_dir = folder;
     bool is_kept[2 * N_ALL];
     for (int i = 0; i < 2 * N_ALL; i++) {
-        options.storage = all[i % N_ALL];
+        options.storage = storages[i % N_ALL];
         dunlin_trainer *trainer = test_create(model, &options);
         dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
         cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
@@ -357,8 +402,8 @@ Test(storage_state, what_is_not_finite_ends_the_step_before_anything_changes)
             const bool is_refused = i == 3 ? has_norm != 0 : i < 6; /* 3: squares pass float32 */
             const dunlin_status expected = is_refused ? DUNLIN_NUMERIC : DUNLIN_OK;
             for (int k = 0; k < N_ALL; k++) {
-                cr_expect_eq(step_over(model, all[k], values[i][0], values[i][1]), expected,
-                             "%s, norm %d: %g, %g", dunlin_storage_name(all[k]), has_norm,
+                cr_expect_eq(step_over(model, storages[k], values[i][0], values[i][1]), expected,
+                             "%s, norm %d: %g, %g", dunlin_storage_name(storages[k]), has_norm,
                              (double)values[i][0], (double)values[i][1]);
             }
         }

@@ -255,6 +255,8 @@ typedef struct dunlin_trainer_report {
     uint64_t narrow_bytes; /* of a sample, as they are stored */
     const char *precision; /* "fp32", or that of the options */
     int64_t n_clipped;     /* in integers: values that did not fit their scale, over all batches */
+    int32_t n_int8;        /* of n_narrow, those in int8; the others are in bfloat16 */
+    uint64_t int8_bytes;   /* of narrow_bytes, theirs, with their scales */
 } dunlin_trainer_report;
 #define DUNLIN_TRAINER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_trainer_report)
 

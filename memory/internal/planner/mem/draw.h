@@ -10,6 +10,7 @@
 typedef struct dunlin_plan_caption {
     const char *title;     /* NULL: one made from the plan */
     uint64_t budget_bytes; /* for the arena, as a line; 0: none */
+    const char *note;      /* goes on after the sizes; NULL: none */
 } dunlin_plan_caption;
 
 /*

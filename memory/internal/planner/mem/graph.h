@@ -61,6 +61,8 @@ typedef struct dunlin_mem_tensor {
                         kind */
     uint64_t parent_offset; /* where the part's first byte lies in the parent (within each sample,
                                if batch-indexed) */
+    const char *stored; /* for drawings: in what it is stored, if in fewer bits than it is computed
+                           in; else NULL. Borrowed */
 } dunlin_mem_tensor;
 
 typedef enum dunlin_mem_mode {

@@ -239,6 +239,9 @@ static void fill_account(const dunlin_trainer *trainer, dunlin_trainer_report *o
         const bool is_narrow = dunlin__narrow_is(tensor);
         out->n_narrow += is_narrow ? 1 : 0;
         out->narrow_bytes += is_narrow ? dunlin__step_tensor_bytes(tensor) : 0;
+        const bool is_int8 = dunlin__narrow_is_scaled(tensor);
+        out->n_int8 += is_int8 ? 1 : 0;
+        out->int8_bytes += is_int8 ? dunlin__step_tensor_bytes(tensor) : 0;
     }
     out->n_swapped = (int32_t)account.n_swapped;
     out->swap_out_bytes = account.swap_out_bytes;
