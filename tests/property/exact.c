@@ -28,20 +28,20 @@
 #define MOST_OF_MOVED 64.0
 
 const exact_policy exact_policies[] = {
-    {"auto", DUNLIN_POLICY_AUTO, true, false},
-    {"none", DUNLIN_POLICY_NONE, false, false},
-    {"pool", DUNLIN_POLICY_POOL, true, false},
-    {"microbatch", DUNLIN_POLICY_MICROBATCH, true, true},
-    {"microbatch, largest", DUNLIN_POLICY_MICROBATCH, true, false},
-    {"ideal", DUNLIN_POLICY_IDEAL, true, false},
-    {"recompute", DUNLIN_POLICY_RECOMPUTE, true, false},
-    {"sgc", DUNLIN_POLICY_SGC, true, false},
-    {"sage", DUNLIN_POLICY_SAGE, true, false},
-    {"melon", DUNLIN_POLICY_MELON, true, false},
-    {"sublinear", DUNLIN_POLICY_SUBLINEAR, true, false},
-    {"whole", DUNLIN_POLICY_WHOLE, true, false},
-    {"vdnn", DUNLIN_POLICY_VDNN, true, false},
-    {"capuchin", DUNLIN_POLICY_CAPUCHIN, true, false},
+    {"auto", DUNLIN_POLICY_AUTO, true, false, true},
+    {"none", DUNLIN_POLICY_NONE, false, false, false},
+    {"pool", DUNLIN_POLICY_POOL, true, false, true},
+    {"microbatch", DUNLIN_POLICY_MICROBATCH, true, true, true},
+    {"microbatch, largest", DUNLIN_POLICY_MICROBATCH, true, false, true},
+    {"ideal", DUNLIN_POLICY_IDEAL, true, false, true},
+    {"recompute", DUNLIN_POLICY_RECOMPUTE, true, false, true},
+    {"sgc", DUNLIN_POLICY_SGC, true, false, true},
+    {"sage", DUNLIN_POLICY_SAGE, true, false, true},
+    {"melon", DUNLIN_POLICY_MELON, true, false, true},
+    {"sublinear", DUNLIN_POLICY_SUBLINEAR, true, false, true},
+    {"whole", DUNLIN_POLICY_WHOLE, true, false, true},
+    {"vdnn", DUNLIN_POLICY_VDNN, true, false, false},
+    {"capuchin", DUNLIN_POLICY_CAPUCHIN, true, false, false},
 };
 const int exact_n_policies = (int)(sizeof exact_policies / sizeof exact_policies[0]);
 

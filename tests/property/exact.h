@@ -19,6 +19,7 @@ typedef struct exact_policy {
     dunlin_policy policy;
     bool is_fused;
     bool has_slices; /* of a given size */
+    bool is_stored;  /* it goes with storage in fewer bits than float32 */
 } exact_policy;
 extern const exact_policy exact_policies[];
 extern const int exact_n_policies;
