@@ -24,11 +24,15 @@ static dunlin_status run_round_weights(const dunlin_kernel_call *call)
                                   .channels = p->n_elements,
                                   .x = call->operands[0],
                                   .units = &one,
+                                  .finds_largest = true,
                                   .spreads = &spread,
                                   .threads = call->run->threads};
-    call->run->integers->quantise_real(&round);
+    if (p->operand->unit != DUNLIN_UNIT_FIXED) {
+        call->run->integers->quantise_real(&round);
+    }
     *unit = dunlin__range_unit(p->operand, dunlin__range_largest(&spread));
     round.units = unit;
+    round.finds_largest = false;
     round.spreads = NULL;
     round.out = call->operands[1];
     call->run->integers->quantise_real(&round);
@@ -58,6 +62,7 @@ static void round_channels(const dunlin_kernel_call *call, dunlin_int_spread *sp
     const dunlin_range *ranges = (const dunlin_range *)call->operands[2] + p->link.first;
     float *units = call->workspace;
     float *limits = units + p->channels;
+    const bool has_limits = p->link.operand->rule == DUNLIN_RANGE_DISTRIBUTION && spreads != NULL;
     for (int64_t c = 0; c < p->channels; c++) {
         units[c] = dunlin__range_unit(p->link.operand, ranges[c].range);
         limits[c] = ranges[c].spread;
@@ -68,7 +73,7 @@ static void round_channels(const dunlin_kernel_call *call, dunlin_int_spread *sp
                                 .is_by_channel = true,
                                 .x = call->operands[0],
                                 .units = units,
-                                .limits = limits,
+                                .limits = has_limits ? limits : NULL,
                                 .out = call->operands[1],
                                 .spreads = spreads,
                                 .threads = call->run->threads});
@@ -87,6 +92,7 @@ static void round_alone(const dunlin_kernel_call *call, dunlin_int_spread *sprea
                                       .channels = n,
                                       .x = (const float *)call->operands[0] + i * n,
                                       .units = &one,
+                                      .finds_largest = true,
                                       .spreads = &own,
                                       .threads = call->run->threads};
         call->run->integers->quantise_real(&round);
@@ -96,6 +102,7 @@ static void round_alone(const dunlin_kernel_call *call, dunlin_int_spread *sprea
         if (out != NULL) {
             units[i] = unit;
             round.units = &unit;
+            round.finds_largest = false;
             round.spreads = NULL;
             round.out = out + i * n;
             call->run->integers->quantise_real(&round);
@@ -120,6 +127,7 @@ static void round_together(const dunlin_kernel_call *call, const dunlin_range *r
                                 .units = &unit,
                                 .out = call->operands[1],
                                 .out_low = is_wide ? call->operands[p->low_operand] : NULL,
+                                .has_sums = p->link.operand->may_widen,
                                 .spreads = spread,
                                 .threads = call->run->threads});
 }

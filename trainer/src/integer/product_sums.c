@@ -6,10 +6,8 @@
  */
 #include "product_kernels.h"
 
-#include <math.h>
 #include <string.h>
 
-#define CONSTANT_UNIT 0x1p-14
 #define CONSTANT_PARTS 128 /* of the power of two nearest to the largest */
 
 static const float whole_unit = 1.0F; /* for what is only counted */
@@ -91,44 +89,35 @@ const dunlin_step_kernel dunlin__product_sums = {.name = "product_sums",
                                                  .in_place_read = -1,
                                                  .workspace_fn = product_sums_bytes};
 
-/* Sums of one parameter: whole numbers, of pairs those of the high halves and of the low ones. */
-typedef struct sums_ref {
-    const void *high, *low; /* low NULL: there are none */
-    bool is_wide;           /* int64 */
-} sums_ref;
-
-static double number_at(const void *numbers, bool is_wide, int64_t i)
-{
-    return is_wide ? (double)((const int64_t *)numbers)[i] : (double)((const int32_t *)numbers)[i];
-}
-
-static double sum_at(const sums_ref *sums, int64_t i)
-{
-    const double high = number_at(sums->high, sums->is_wide, i);
-    return sums->low == NULL
-               ? high
-               : high * DUNLIN_RANGE_PAIR_PARTS + number_at(sums->low, sums->is_wide, i);
-}
-
-/* The innermost dimension of a weight is its output channels. */
-static void scale(const sums_ref *sums, int64_t n, int64_t channels, const double *units,
-                  double factor, float *out)
-{
-    for (int64_t i = 0; i < n; i += channels) {
-        for (int64_t c = 0; c < channels; c++) {
-            out[i + c] = (float)(sum_at(sums, i + c) * (factor * units[c]));
-        }
-    }
-}
-
-/* Units of the errors of each channel. */
-static void fill_units(const dunlin_product_close_params *p, const dunlin_range *ranges,
-                       double *units)
+/* Units of the errors of each channel, times that of what they were multiplied by. */
+static void fill_factors(const dunlin_product_close_params *p, const dunlin_range *ranges,
+                         double factor, double *factors)
 {
     for (int64_t c = 0; c < p->channels; c++) {
-        units[c] = (double)dunlin__range_unit_of(
-            p->errors, &ranges[p->errors_range + (p->errors->is_by_channel ? c : 0)]);
+        factors[c] =
+            factor * (double)dunlin__range_unit_of(
+                         p->errors, &ranges[p->errors_range + (p->errors->is_by_channel ? c : 0)]);
     }
+}
+
+/* The innermost dimension of a weight is its output channels. `low` NULL: no pairs. */
+static void scale(const dunlin_kernel_call *call, int64_t n, bool is_wide, const void *sums,
+                  const void *low, float *out)
+{
+    const dunlin_product_close_params *p = call->params;
+    dunlin_int_scale_call of = {.n_rows = n / p->channels,
+                                .channels = p->channels,
+                                .factors = call->workspace,
+                                .out = out,
+                                .threads = call->run->threads};
+    if (is_wide) {
+        of.wide_sums = sums;
+        of.wide_low_sums = low;
+    } else {
+        of.sums = sums;
+        of.low_sums = low;
+    }
+    call->run->integers->scale_sums(&of);
 }
 
 static uint64_t gradient_units_bytes(const dunlin_kernels *kernels, const void *params,
@@ -153,6 +142,7 @@ static void keep_proportions(const dunlin_kernel_call *call, int64_t n, float *g
                                                          .channels = n,
                                                          .x = g,
                                                          .units = &whole_unit,
+                                                         .finds_largest = true,
                                                          .spreads = &spread,
                                                          .threads = run->threads});
     const float largest = dunlin__range_largest(&spread);
@@ -160,14 +150,7 @@ static void keep_proportions(const dunlin_kernel_call *call, int64_t n, float *g
         return; /* what is not finite the update tells */
     }
     const double scale_up = CONSTANT_PARTS / (double)dunlin__range_nearest_power(largest);
-    for (int64_t i = 0; i < n; i++) {
-        const double size = fabs((double)g[i]) * scale_up;
-        const double whole = floor(size);
-        const double draw = (double)(dunlin__int_draw(key, (uint64_t)i) >> 11) * 0x1p-53;
-        double q = whole + (size - whole > draw ? 1.0 : 0.0);
-        q = q < (double)DUNLIN_INT_MOST ? q : (double)DUNLIN_INT_MOST;
-        g[i] = (float)((g[i] < 0.0F ? -q : q) * CONSTANT_UNIT);
-    }
+    run->integers->keep_proportions(n, g, scale_up, key, run->threads);
 }
 
 static dunlin_status run_gradient(const dunlin_kernel_call *call)
@@ -176,23 +159,20 @@ static dunlin_status run_gradient(const dunlin_kernel_call *call)
     const dunlin_range *ranges = call->operands[0];
     const bool is_wide = ranges[p->errors_range].bits == DUNLIN_RANGE_WIDE;
     const double values_unit = (double)dunlin__range_unit(p->values, ranges[p->values_range].range);
-    double *units = call->workspace;
     size_t next = 1;
-    fill_units(p, ranges, units);
     for (int i = 0; i < 2; i++) {
         const bool is_bias = i == 1;
         const int64_t n = is_bias ? p->channels : p->n_weights;
         if (is_bias ? !p->has_bias : !p->has_weights) {
             continue;
         }
-        const sums_ref sums = {.high = call->operands[next],
-                               .low = is_wide ? call->operands[next + 1] : NULL,
-                               .is_wide = p->has_wide_sums && !is_bias};
         float *out = call->operands[next + (p->may_be_wide ? 2 : 1)];
         if (call->run->is_calibrating) {
             memset(out, 0, (size_t)n * sizeof *out);
         } else {
-            scale(&sums, n, p->channels, units, is_bias ? 1.0 : values_unit, out);
+            fill_factors(p, ranges, is_bias ? 1.0 : values_unit, call->workspace);
+            scale(call, n, p->has_wide_sums && !is_bias, call->operands[next],
+                  is_wide ? call->operands[next + 1] : NULL, out);
             if (!is_bias && p->has_constant_gradients) {
                 keep_proportions(call, n, out);
             }

@@ -113,6 +113,23 @@ typedef struct dunlin_int_round_call {
     dunlin_threads *threads;
 } dunlin_int_round_call;
 
+/* The largest weight of 16 bits: its upper byte, rounded, is 127. */
+#define DUNLIN_INT_PAIR_MOST 32639
+
+/*
+ * An update of weights of 16 bits, each 256 high + low with -128 <= low <= 127: W = W -
+ * PstoShift(sum, shift) within +-DUNLIN_INT_PAIR_MOST. So `high` is W / 256 to the nearest, halves
+ * upwards.
+ */
+typedef struct dunlin_int_pairs_call {
+    int64_t n;
+    const int32_t *sums;
+    const int64_t *wide_sums; /* or instead of it */
+    int32_t shift;            /* -8 to 54; below 0 sums are multiplied, and fit 22 bits then */
+    int8_t *high, *low;       /* n of each */
+    dunlin_threads *threads;
+} dunlin_int_pairs_call;
+
 /* out = RoundShift(RoundShift(a, a_shift) + RoundShift(b, b_shift)), then within [low, high]; one
  * of a_shift and b_shift aligns the exponents. b NULL: a alone. */
 typedef struct dunlin_int_add_call {
@@ -208,8 +225,8 @@ typedef struct dunlin_int_spread {
     int64_t n;         /* values */
     int64_t n_clipped; /* beyond +-127 units after rounding */
     int64_t n_beyond;  /* whose magnitude is above `limits` */
-    int64_t fines;     /* one unit: sum of floor(64 * min(|x| / unit, 127.5)) */
-    int64_t wholes;    /* one unit: sum of the magnitudes as they were rounded */
+    int64_t fines;     /* one unit, has_sums: sum of floor(64 * min(|x| / unit, 127.5)) */
+    int64_t wholes;    /* one unit, has_sums: sum of the magnitudes as they were rounded */
     int32_t largest;   /* bits of the largest magnitude; 0x7F800000 or more: one is not finite */
 } dunlin_int_spread;
 
@@ -226,11 +243,24 @@ typedef struct dunlin_int_real_call {
     const float *x;
     const float *units;  /* above 0; `channels`, or one */
     const float *limits; /* by channel: of n_beyond; NULL: neither it nor squares are wanted */
+    bool has_sums;       /* one unit: `fines` and `wholes` are wanted */
+    bool finds_largest;  /* one unit: nothing is rounded, and `n` and `largest` alone are counted */
     int8_t *out;         /* NULL: it is only counted */
     int8_t *out_low;     /* one unit, with `out`; may be NULL */
     dunlin_int_spread *spreads; /* `channels`, or one; added to; may be NULL */
     dunlin_threads *threads;
 } dunlin_int_real_call;
+
+/* Rows of sums to floats: out = sum * factors[channel], of pairs (128 sum + low sum) *
+ * factors[channel], in double precision and rounded once. */
+typedef struct dunlin_int_scale_call {
+    int64_t n_rows, channels;
+    const int32_t *sums, *low_sums;           /* low NULL: no pairs */
+    const int64_t *wide_sums, *wide_low_sums; /* or instead of them */
+    const double *factors;                    /* channels */
+    float *out;
+    dunlin_threads *threads;
+} dunlin_int_scale_call;
 
 typedef struct dunlin_int_kernels {
     const char *isa; /* the set, then "+vnni", "-vnni", "+dotprod" or "-dotprod" where it has two */
@@ -244,6 +274,7 @@ typedef struct dunlin_int_kernels {
     void (*conv_weight_grad)(const dunlin_int_conv_call *call);
 
     void (*round)(const dunlin_int_round_call *call);
+    void (*update_pairs)(const dunlin_int_pairs_call *call);
     /* The largest magnitude; of `wide` if x is NULL. */
     int64_t (*largest)(int64_t n, const int32_t *x, const int64_t *wide, dunlin_threads *threads);
     void (*add)(const dunlin_int_add_call *call);
@@ -262,6 +293,11 @@ typedef struct dunlin_int_kernels {
     /* False: a value is not finite; `out` then holds 0 for not-a-number. */
     bool (*quantise)(const dunlin_int_quantise_call *call);
     void (*quantise_real)(const dunlin_int_real_call *call);
+    void (*scale_sums)(const dunlin_int_scale_call *call);
+    /* values = 2^-14 q with |values| * scale rounded to q within +-127, up if the fraction is above
+     * a draw of (key, element); |values| * scale below 2^31, and `scale` a power of two. */
+    void (*keep_proportions)(int64_t n, float *values, double scale, uint64_t key,
+                             dunlin_threads *threads);
     /* out = x * 2^exponent, exact where a float holds it */
     void (*dequantise)(int64_t n, const int8_t *x, int32_t exponent, float *out,
                        dunlin_threads *threads);

@@ -13,6 +13,7 @@ const dunlin_int_kernels K(int_kernels) = {
     .conv_input_grad = K(int_conv_input_grad),
     .conv_weight_grad = K(int_conv_weight_grad),
     .round = K(int_round),
+    .update_pairs = K(int_update_pairs),
     .largest = K(int_largest),
     .add = K(int_add),
     .copy_rows = K(int_copy_rows),
@@ -23,5 +24,7 @@ const dunlin_int_kernels K(int_kernels) = {
     .transpose = K(int_transpose),
     .quantise = K(int_quantise),
     .quantise_real = K(int_quantise_real),
+    .scale_sums = K(int_scale_sums),
+    .keep_proportions = K(int_keep_proportions),
     .dequantise = K(int_dequantise),
 };

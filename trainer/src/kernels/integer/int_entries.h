@@ -14,6 +14,7 @@ void K(int_conv_input_grad)(const dunlin_int_conv_call *call);
 void K(int_conv_weight_grad)(const dunlin_int_conv_call *call);
 
 void K(int_round)(const dunlin_int_round_call *call);
+void K(int_update_pairs)(const dunlin_int_pairs_call *call);
 int64_t K(int_largest)(int64_t n, const int32_t *x, const int64_t *wide, dunlin_threads *threads);
 void K(int_add)(const dunlin_int_add_call *call);
 void K(int_copy_rows)(const dunlin_int_rows_call *call);
@@ -27,6 +28,9 @@ void K(int_transpose)(int64_t n, int64_t rows, int64_t columns, const int8_t *x,
                       dunlin_threads *threads);
 bool K(int_quantise)(const dunlin_int_quantise_call *call);
 void K(int_quantise_real)(const dunlin_int_real_call *call);
+void K(int_scale_sums)(const dunlin_int_scale_call *call);
+void K(int_keep_proportions)(int64_t n, float *values, double scale, uint64_t key,
+                             dunlin_threads *threads);
 void K(int_dequantise)(int64_t n, const int8_t *x, int32_t exponent, float *out,
                        dunlin_threads *threads);
 

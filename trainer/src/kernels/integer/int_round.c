@@ -1,6 +1,6 @@
 /*
  * int_round.c - sums to int8 in the three roundings of NITI (Wang et al., TPDS 2022), as an output
- * or as the update of a weight; the largest magnitude.
+ * or as the update of a weight of 8 or 16 bits; the largest magnitude.
  *
  * All on magnitudes, the sign is put back. A draw is of (key, element): slices and threads change
  * no bit. Sums of 32 bits that need no draw have loops that compilers make vectors of.
@@ -140,6 +140,54 @@ void K(int_round)(const dunlin_int_round_call *call)
     int_tally_open(&job.tally);
     run_tasks(call->threads, round_task, &job, ceil_div(call->n, job.block), call->n);
     int_tally_close(&job.tally, &call->rounding);
+}
+
+typedef struct pairs_job {
+    const dunlin_int_pairs_call *call;
+    int64_t block;
+} pairs_job;
+
+/* Less what is `size` far from 0. */
+ALWAYS_INLINE void move_pair(const dunlin_int_pairs_call *call, int64_t i, int32_t size,
+                             bool is_negative)
+{
+    const int32_t most = size > DUNLIN_INT_PAIR_MOST ? DUNLIN_INT_PAIR_MOST : size;
+    const int32_t before = call->high[i] * 256 + call->low[i];
+    const int32_t after = int_within(before - (is_negative ? -most : most), -DUNLIN_INT_PAIR_MOST,
+                                     DUNLIN_INT_PAIR_MOST);
+    const int32_t high = ((after + 128 + (1 << 15)) >> 8) - 128; /* no shift of what is below 0 */
+    call->high[i] = (int8_t)high;
+    call->low[i] = (int8_t)(after - high * 256);
+}
+
+static void pairs_task(void *ctx, size_t task)
+{
+    const pairs_job *job = (const pairs_job *)ctx;
+    const dunlin_int_pairs_call *call = job->call;
+    const int64_t first = (int64_t)task * job->block;
+    const int64_t end = min_i64(call->n, first + job->block);
+    const int32_t shift = call->shift;
+    const dunlin_int_round_call pseudo = {.mode = DUNLIN_INT_PSEUDO};
+    if (call->sums != NULL && shift > 0) {
+        for (int64_t i = first; i < end; i++) {
+            const int32_t v = call->sums[i];
+            const uint32_t size = rounded_narrow(int_size(v), shift, true);
+            move_pair(call, i, (int32_t)(size > INT32_MAX ? INT32_MAX : size), v < 0);
+        }
+        return;
+    }
+    for (int64_t i = first; i < end; i++) {
+        const int64_t v = call->sums != NULL ? call->sums[i] : call->wide_sums[i];
+        const uint64_t size =
+            shift > 0 ? rounded(&pseudo, int_size_wide(v), shift, 0) : int_size_wide(v) << -shift;
+        move_pair(call, i, (int32_t)(size > INT32_MAX ? INT32_MAX : size), v < 0);
+    }
+}
+
+void K(int_update_pairs)(const dunlin_int_pairs_call *call)
+{
+    pairs_job job = {.call = call, .block = task_block(call->threads, call->n)};
+    run_tasks(call->threads, pairs_task, &job, ceil_div(call->n, job.block), call->n);
 }
 
 typedef struct largest_job {
