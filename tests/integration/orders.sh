@@ -33,6 +33,7 @@ run two "${orders[@]}" --threads 2
 run adam --optimizer adamw --lr 0.001 --weight-decay 0.01
 for threads in 1 2; do run mixed$threads --augment crop=2,flip,cutout=6,mixup=0.4,noise=0.1 --evaluate --threads $threads; done
 for threads in 1 2; do run niti$threads --precision niti --grad-bits 5,4 --threads $threads; done
+for threads in 1 2; do run sixteen$threads --precision niti16 --grad-bits 5,4 --threads $threads; done
 run packed --precision niti --compress up:int4
 run head --trained head --state "$work/state"
 python3 - "$work" <<'PYTHON'
@@ -49,7 +50,8 @@ asked = read("one")["setup"]["orders"]
 assert asked["remainder"] == "join" and asked["groups"][1] == {"roles": ["bias"], "lr_factor": 1.0, "decay_factor": 0.0}, asked
 assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("one")["rounds"])
 assert figures("niti1") == figures("niti2"), "1 and 2 threads differ in integers"
-assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("niti1")["rounds"] + read("packed")["rounds"])
+assert figures("sixteen1") == figures("sixteen2") != figures("niti1"), "weights of 16 bits: 1 and 2 threads differ, or they are those of 8"
+assert all(r["participants"] == 4 and r["dropped"] == 0 for r in read("niti1")["rounds"] + read("sixteen1")["rounds"] + read("packed")["rounds"])
 asked = read("niti1")["setup"]
 assert asked["precision"] == "niti" and asked["grad_bits"] == "5,4" and asked["lr"] is None and read("usual")["setup"]["precision"] == "fp32", asked
 up = lambda name: sum(r["bytes_up"] for r in read(name)["rounds"])

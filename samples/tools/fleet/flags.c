@@ -141,7 +141,8 @@ static const arg args[] = {
     {NULL, ARG_HEADING, 0, NULL, "the steps on the devices, as dunlin-train has them", 0, 0, 0},
     {"--precision", ARG_TEXT, AT(precision), "NAME",
      "the numbers to train in: niti has int8 weights, activations and errors, and int8 weights go "
-     "up; adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
+     "up; niti16 has weights of 16 bits, which go up as float32; adaptive-int8, adaptive-fixed, "
+     "octo, wageubn and mls multiply int8, and are float32 "
      "between (fp32)",
      0, 0, 0},
     {"--storage", ARG_TEXT, AT(storage), "exact|bf16|int8",
@@ -149,7 +150,8 @@ static const arg args[] = {
      "both round (exact)",
      0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
-     "of niti: bits of a step's largest update, in place of a rate: one after the other over the "
+     "of niti and niti16: bits of a step's largest update, in place of a rate: one after the other "
+     "over the "
      "rounds (5,4,3)",
      0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME",

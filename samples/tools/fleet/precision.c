@@ -11,10 +11,11 @@
 #define STAGES_MOST 16
 #define BITS_MOST 7
 
-/* The one precision without a rate; the others have all flags of float32. */
+/* The precisions without a rate; the others have all flags of float32. */
 bool fleet_is_integer(const fleet_flags *flags)
 {
-    return flags->precision != NULL && strcmp(flags->precision, "niti") == 0;
+    return flags->precision != NULL &&
+           (strcmp(flags->precision, "niti") == 0 || strcmp(flags->precision, "niti16") == 0);
 }
 
 /* A flag of a rate, or of what needs one, that integers do not have; NULL: none was given. */

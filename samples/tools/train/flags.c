@@ -344,7 +344,8 @@ static const arg flags_table[] = {
      "of cross-entropy: examples with this label do not count (none)", INT32_MIN, INT32_MAX,
      AT(has_ignore_label)},
     {"--precision", ARG_TEXT, AT(precision), "NAME",
-     "the numbers to train in: niti has int8 weights, activations and errors; "
+     "the numbers to train in: niti has int8 weights, activations and errors, niti16 weights of "
+     "16 bits; "
      "adaptive-int8, adaptive-fixed, octo, wageubn and mls multiply int8, and are float32 "
      "between (fp32)",
      0, 0, 0},
@@ -353,7 +354,8 @@ static const arg flags_table[] = {
      "round (exact)",
      0, 0, 0},
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
-     "of niti: bits of the largest update, in place of a rate: one after the other over the run "
+     "of niti and niti16: bits of the largest update, in place of a rate: one after the other over "
+     "the run "
      "(5,4,3)",
      0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},

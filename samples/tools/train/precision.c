@@ -8,10 +8,11 @@
 
 #define PAPERS_BITS "5,4,3"
 
-/* The one precision without a rate; the others have all flags of float32. */
+/* The precisions without a rate; the others have all flags of float32. */
 bool train_is_integer(const train_flags *flags)
 {
-    return flags->precision != NULL && strcmp(flags->precision, "niti") == 0;
+    return flags->precision != NULL &&
+           (strcmp(flags->precision, "niti") == 0 || strcmp(flags->precision, "niti16") == 0);
 }
 
 /* A flag of a rate that integers do not have; NULL: none was given. */

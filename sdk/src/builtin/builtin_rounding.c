@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#define MOST 127.0 /* of int8, symmetric */
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 #define UNIFORM 0x1p-53 /* the upper 53 bits of a draw, as a number below 1 */
 #define UNIFORM_SHIFT 11
@@ -33,8 +32,7 @@ void dunlin__rounding_apply(uint64_t key, float unit, int64_t first, int64_t n, 
         const double below = floor(scaled);
         const uint64_t draw = stirred(key + (uint64_t)(first + i + 1) * GOLDEN);
         const double level = (double)(draw >> UNIFORM_SHIFT) * UNIFORM;
-        double whole = below + (level < scaled - below ? 1.0 : 0.0);
-        whole = whole > MOST ? MOST : whole < -MOST ? -MOST : whole;
+        const double whole = below + (level < scaled - below ? 1.0 : 0.0);
         values[i] = (float)(whole * (double)unit);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * builtin_rounding.h - a round's float32 base in int8: rounding at random, by draws that follow
- * from seed, round, tensor and element.
+ * builtin_rounding.h - a round's float32 base in int8 or 16 bits: rounding at random, by draws that
+ * follow from seed, round, tensor and element.
  *
  * A base is an average, so it lies between the whole numbers of its exponent; rounded to the
  * nearest, what devices change by less than half a unit would be lost in every round. Rounding
@@ -16,8 +16,8 @@
 /* Of one tensor of one round: its index in the base. */
 uint64_t dunlin__rounding_key(uint64_t seed, uint64_t round, uint64_t tensor);
 
-/* Elements [first, first + n) of the tensor to whole multiples of `unit`, a power of two, at most
- * 127 of them. A value that is one already stays. */
+/* Elements [first, first + n) of the tensor to whole multiples of `unit`, a power of two; what is
+ * more than the trainer's numbers hold it clips. A value that is one already stays. */
 void dunlin__rounding_apply(uint64_t key, float unit, int64_t first, int64_t n, float *values);
 
 #endif

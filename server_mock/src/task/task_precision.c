@@ -12,9 +12,10 @@
 #define STORAGE_BYTES 16
 #define N_OF_NAMES(names) (sizeof(names) / sizeof(names)[0])
 
-/* The first is what a plan without the key has; the second has no rate. */
-static const char *const precision_names[] = {
-    "fp32", "niti", "adaptive-int8", "adaptive-fixed", "octo", "wageubn", "mls"};
+/* The first is what a plan without the key has; those that begin as the second have no rate, and
+ * the second itself has weights of int8. */
+static const char *const precision_names[] = {"fp32",           "niti", "niti16",  "adaptive-int8",
+                                              "adaptive-fixed", "octo", "wageubn", "mls"};
 #define N_PRECISIONS (sizeof precision_names / sizeof precision_names[0])
 #define WHOLE 1
 
@@ -32,7 +33,7 @@ static dunlin_status read_name(const dunlin__task_place *at, const json_t *plan,
     }
     return dunlin__fail(at->error, DUNLIN_UNSUPPORTED, "task", 0,
                         "%.80s: %sprecision \"%.15s\" is not in this build; it has fp32, niti, "
-                        "adaptive-int8, adaptive-fixed, octo, wageubn and mls",
+                        "niti16, adaptive-int8, adaptive-fixed, octo, wageubn and mls",
                         at->file, at->object, text);
 }
 
@@ -121,12 +122,12 @@ dunlin_status dunlin__task_read_precision(const dunlin__task_place *at, const js
 
 bool dunlin__server_orders_are_whole(const dunlin__server_orders *orders)
 {
-    return strcmp(orders->precision, precision_names[WHOLE]) == 0;
+    return strncmp(orders->precision, precision_names[WHOLE], strlen(precision_names[WHOLE])) == 0;
 }
 
 bool dunlin__server_task_is_int8(const dunlin__server_task *task)
 {
-    return dunlin__server_orders_are_whole(&task->plan.orders) && task->sends_weights;
+    return strcmp(task->plan.orders.precision, precision_names[WHOLE]) == 0 && task->sends_weights;
 }
 
 dunlin_v1_encoding_t dunlin__server_task_encoding(const dunlin__server_task *task, bool packs)

@@ -168,6 +168,18 @@ Test(int8, a_round_in_integers_is_ordered_whole)
     site_end(&at);
 }
 
+/* Whole weights, as float32: eight bits do not hold them. */
+Test(int8, weights_of_16_bits_go_up_as_floats)
+{
+    dunlin__server_task task = {.sends_weights = true};
+    (void)snprintf(task.plan.orders.precision, sizeof task.plan.orders.precision, "niti16");
+    cr_expect(dunlin__server_orders_are_whole(&task.plan.orders));
+    cr_expect_not(dunlin__server_task_is_int8(&task));
+    cr_expect_eq(dunlin__server_task_encoding(&task, true), DUNLIN_V1_ENCODING_F32);
+    (void)snprintf(task.plan.orders.precision, sizeof task.plan.orders.precision, "niti");
+    cr_expect_eq(dunlin__server_task_encoding(&task, true), DUNLIN_V1_ENCODING_INT8_SCALE);
+}
+
 /* One device: the next model is its weights, to the bit. */
 Test(int8, weights_become_the_next_model)
 {

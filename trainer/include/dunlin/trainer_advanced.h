@@ -81,9 +81,10 @@ dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *sche
  * one number or several with commas, each for grad_bits_steps steps (1 or more) and the last one
  * for all that follow; NULL: 5. What else sets a rate is ARGUMENT: lr other than INIT's, schedule,
  * momentum, decay, clipping, groups, hooks. Weights go in and out as float32, exactly; a model's
- * own are rounded to what fits. UNSUPPORTED: a precision that this build has not; a network with
- * operators that it has not, with the causes; a source with weights of examples. Texts are borrowed
- * for the call.
+ * own are rounded to what fits. "niti16" is niti whose weights gather their updates in 16 bits, of
+ * which the upper eight are multiplied. UNSUPPORTED: a precision that this build has not; a network
+ * with operators that it has not, with the causes; a source with weights of examples. Texts are
+ * borrowed for the call.
  *
  * "adaptive-int8", "adaptive-fixed", "octo", "wageubn", "mls": the products of convolutions and
  * dense layers multiply int8, with ranges that follow the batches before; what is between them,
@@ -172,8 +173,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_begin_parameter(dunlin_
  * parameters and a QuantizeLinear and a DequantizeLinear wherever the trainer rounds a value, with
  * its scales, all of them powers of two. dunlin_trainer_export_onnx() writes the same weights as
  * float32. ONNX rounds halves to even and goes down to -128, where the trainer rounds them away
- * from zero and ends at -127: so of the same input a layer's output may be one unit away. Models
- * like this are not read back: their nodes are refused by name.
+ * from zero and ends at -127: so of the same input a layer's output may be one unit away. Of
+ * weights of 16 bits the model has the upper eight, which the trainer multiplies. Models like this
+ * are not read back: their nodes are refused by name.
  *
  * @return OK; UNSUPPORTED in float32; STATE: a value has no scale yet, since no step and no
  * evaluation has run; whatever dunlin_trainer_export_onnx() returns.

@@ -63,6 +63,8 @@ typedef struct dunlin_step_build_options {
 /* The persistent tensors of one parameter of the network. */
 typedef struct dunlin_step_param {
     uint32_t tensor;
+    uint32_t
+        low; /* the lower bytes of int8 weights that are kept in 16 bits; NONE: there are none */
     uint32_t momentum;                     /* or Adam's mean of the gradient; NONE: no buffer */
     uint32_t square;                       /* Adam's mean of its squares; NONE: no buffer */
     uint32_t slots[DUNLIN_STEP_MAX_SLOTS]; /* NONE: no such slot */

@@ -1,7 +1,8 @@
 /*
  * int_update.c - the end of a step in integers: W = clip(W - PstoShift(G, b - m)) of each
  * parameter, b bits of its largest gradient, m bits of the largest update, and the exponents of the
- * next batch.
+ * next batch. Of weights in 16 bits the update has eight more bits below those m, so that what is
+ * less than a unit of what is multiplied is not lost.
  *
  * Invariant: a gradient is the exact sum over the whole batch, rounded once; so neither slices nor
  * the order of samples are in the weights.
@@ -13,7 +14,7 @@
 
 typedef struct update_params {
     int64_t n_elements;
-    bool is_wide;
+    bool is_wide, has_low_bytes;
 } update_params;
 
 /* ceil(log2(largest)). */
@@ -26,7 +27,7 @@ static int32_t bits_of(int64_t largest)
     return bits;
 }
 
-/* Operands: gradient, weights. */
+/* Operands: gradient, weights, their lower bytes if there are any. */
 static dunlin_status run_update(const dunlin_kernel_call *call)
 {
     const update_params *p = call->params;
@@ -39,6 +40,17 @@ static dunlin_status run_update(const dunlin_kernel_call *call)
     const int32_t bits = bits_of(run->integers->largest(p->n_elements, sums, wide, run->threads));
     dunlin__run_note_change(run);
     if (bits == 0) {
+        return DUNLIN_OK;
+    }
+    if (p->has_low_bytes) {
+        const int32_t shift = bits > run->grad_bits ? bits - run->grad_bits : 0;
+        run->integers->update_pairs(&(dunlin_int_pairs_call){.n = p->n_elements,
+                                                             .sums = sums,
+                                                             .wide_sums = wide,
+                                                             .shift = shift - DUNLIN_SITE_LOW_BITS,
+                                                             .high = call->operands[1],
+                                                             .low = call->operands[2],
+                                                             .threads = run->threads});
         return DUNLIN_OK;
     }
     run->integers->round(&(dunlin_int_round_call){
@@ -94,12 +106,15 @@ void dunlin__integer_emit_update(dunlin_integer *integer, uint32_t param)
         return;
     }
     const uint32_t gradient = emit->params[param].gradient;
+    const bool has_low_bytes = integer->precision->has_low_bytes;
     const update_params params = {.n_elements = emit->net->params[param].n_elements,
                                   .is_wide = emit->graph->tensors[gradient].dtype ==
-                                             integer->precision->wide_sums};
+                                             integer->precision->wide_sums,
+                                  .has_low_bytes = has_low_bytes};
     const dunlin_mem_access accesses[] = {
         {gradient, DUNLIN_MEM_READ, DUNLIN_MEM_FIXED},
         {emit->graph->params[param].tensor, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
+        {emit->graph->params[param].low, DUNLIN_MEM_UPDATE, DUNLIN_MEM_FIXED},
     };
     const char *node_name = emit->node_name;
     emit->node_name = emit->net->params[param].name;
@@ -108,7 +123,7 @@ void dunlin__integer_emit_update(dunlin_integer *integer, uint32_t param)
                                              .params = &params,
                                              .params_bytes = sizeof params,
                                              .accesses = accesses,
-                                             .n_accesses = 2,
+                                             .n_accesses = has_low_bytes ? 3 : 2,
                                              .flops_fixed = 4.0 * (double)params.n_elements});
     emit->node_name = node_name;
 }

@@ -76,6 +76,7 @@ struct dunlin_precision {
     dunlin_dtype sums,
         wide_sums;        /* of weight gradients over a batch; where the first is too small */
     int32_t grad_bits;    /* of an update, unless asked otherwise */
+    bool has_low_bytes;   /* weights are kept in 16 bits, of which the upper eight are multiplied */
     int64_t n_calibrated; /* examples of the first batch, at most */
     const dunlin_integer_row *const *rows; /* DUNLIN_OP_N_KINDS; NULL: there is none */
     const dunlin_operands *products;       /* NULL: all is in integers */

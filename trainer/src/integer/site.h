@@ -15,6 +15,7 @@
 
 #define DUNLIN_SITE_BITS 7           /* of a magnitude */
 #define DUNLIN_SITE_LEAST_LARGEST 48 /* below it a batch's largest q lowers its exponent by one */
+#define DUNLIN_SITE_LOW_BITS 8       /* of a weight in 16 bits, below those of its exponent */
 #define DUNLIN_SITE_MAX_EXPONENT 100 /* of either sign */
 #define DUNLIN_SITE_MAX_SHIFT 31
 /* A parameter of zeros has to begin somewhere: its first steps are up to 31 of 2^-10 long. */

@@ -71,8 +71,8 @@ Test(builtin_integer, rounding_is_unbiased_and_follows_from_its_place)
 
 Test(builtin_integer, whole_numbers_stay_and_the_ends_are_kept)
 {
-    float values[] = {0.0F, 1.0F, -127.0F, 127.0F, 127.9F, -128.0F, -0.0F};
-    const float wanted[] = {0.0F, 1.0F, -127.0F, 127.0F, 127.0F, -127.0F, 0.0F};
+    float values[] = {0.0F, 1.0F, -127.0F, 127.0F, 30000.0F, -128.0F, -0.0F};
+    const float wanted[] = {0.0F, 1.0F, -127.0F, 127.0F, 30000.0F, -128.0F, 0.0F};
     dunlin__rounding_apply(1, 1.0F, 0, 7, values);
     for (int i = 0; i < 7; i++) {
         cr_expect(values[i] == wanted[i], "%g, not %g", (double)values[i], (double)wanted[i]);
@@ -80,6 +80,36 @@ Test(builtin_integer, whole_numbers_stay_and_the_ends_are_kept)
 }
 
 /* ---- the learner ---- */
+
+/* A base is rounded to 16 bits, not to eight: what is not trained is what came, to within a part of
+ * 16,000 of the largest of its tensor; half a unit of eight bits at the ends, where both halves of
+ * a number are at theirs. */
+Test(builtin_integer, a_base_in_16_bits_is_that_of_the_server)
+{
+    float got[BENCH_VALUES];
+    int64_t at = 0;
+    builtin_bench b;
+    begin(&b, 1);
+    b.task.precision = "niti16";
+    cr_assert_eq(bench_load(&b), DUNLIN_OK);
+    bench_save(&b, got);
+    b.learner.ops->unload(b.learner.self);
+    for (int32_t i = 0; i < b.base.n_tensors; i++) {
+        const int64_t n = b.base.tensors[i].n_elements;
+        float largest = 0.0F;
+        for (int64_t k = at; k < at + n; k++) {
+            largest = fmaxf(largest, fabsf(b.values[k]));
+        }
+        for (int64_t k = at; k < at + n; k++) {
+            const float size = fabsf(b.values[k]);
+            const float room = largest / (size > 0.99F * largest ? 250.0F : 16000.0F);
+            cr_expect_leq(fabsf(got[k] - b.values[k]), room, "value %d of %s: %g", (int)(k - at),
+                          b.base.tensors[i].name, (double)b.values[k]);
+        }
+        at += n;
+    }
+    bench_end(&b);
+}
 
 static void expect_int8(const builtin_bench *b, const float *values)
 {

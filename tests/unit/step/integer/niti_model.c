@@ -55,6 +55,8 @@ static void add_params(niti_layer *layer, int64_t n_w, int64_t n_b)
     layer->b = numbers(n_b);
     layer->gw = numbers(n_w);
     layer->gb = numbers(n_b);
+    layer->whole_w = numbers(n_w);
+    layer->whole_b = numbers(n_b);
 }
 
 void niti_conv(niti_net *net, int64_t channels, int64_t kernel, int64_t padding)
@@ -93,7 +95,8 @@ void niti_free(niti_net *net)
 {
     for (int64_t i = 0; i < net->n_layers; i++) {
         niti_layer *layer = &net->layers[i];
-        int64_t *all[] = {layer->w, layer->b, layer->gw, layer->gb, layer->act, layer->err};
+        int64_t *all[] = {layer->w,   layer->b,   layer->gw,      layer->gb,
+                          layer->act, layer->err, layer->whole_w, layer->whole_b};
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
             free(all[k]);
         }
@@ -445,53 +448,13 @@ void niti_step(niti_net *net, const float *x, const int32_t *labels, int64_t n, 
     pass(net, x, labels, n, false);
     for (int64_t i = 0; i < net->n_layers; i++) {
         niti_layer *layer = &net->layers[i];
-        if (layer->w != NULL) {
+        if (layer->w != NULL && net->has_16_bits) {
+            niti_update_whole(layer->whole_w, layer->w, layer->gw, layer->n_w, bits);
+            niti_update_whole(layer->whole_b, layer->b, layer->gb, layer->n_b, bits);
+        } else if (layer->w != NULL) {
             update(layer->w, layer->gw, layer->n_w, bits);
             update(layer->b, layer->gb, layer->n_b, bits);
         }
     }
     adapt(net);
-}
-
-/* --- floats --- */
-
-static int64_t import(const float *values, int64_t *q, int64_t n)
-{
-    float largest = 0.0F;
-    for (int64_t i = 0; i < n; i++) {
-        largest = fabsf(values[i]) > largest ? fabsf(values[i]) : largest;
-    }
-    const int64_t e = largest > 0.0F ? (int64_t)ceil(log2((double)largest)) - 7 : -10;
-    for (int64_t i = 0; i < n; i++) {
-        const double scaled = ldexp((double)values[i], (int)-e);
-        const int64_t size = (int64_t)floor(fabs(scaled) + 0.5);
-        q[i] = limit(scaled < 0.0 ? -size : size);
-    }
-    return e;
-}
-
-void niti_import(niti_net *net, const float *values)
-{
-    for (int64_t i = 0; i < net->n_layers; i++) {
-        niti_layer *layer = &net->layers[i];
-        if (layer->w != NULL) {
-            layer->ew = import(values, layer->w, layer->n_w);
-            values += layer->n_w;
-            layer->eb = import(values, layer->b, layer->n_b);
-            values += layer->n_b;
-        }
-    }
-}
-
-void niti_export(const niti_net *net, float *out)
-{
-    for (int64_t i = 0; i < net->n_layers; i++) {
-        const niti_layer *layer = &net->layers[i];
-        for (int64_t k = 0; k < layer->n_w; k++) {
-            *out++ = ldexpf((float)layer->w[k], (int)layer->ew);
-        }
-        for (int64_t k = 0; k < layer->n_b; k++) {
-            *out++ = ldexpf((float)layer->b[k], (int)layer->eb);
-        }
-    }
 }

@@ -24,7 +24,8 @@ typedef struct niti_layer {
     niti_kind kind;
     int64_t in[3], out[3]; /* C, H, W */
     int64_t kernel, padding;
-    int64_t *w, *b, *gw, *gb; /* NULL: none */
+    int64_t *w, *b, *gw, *gb;   /* NULL: none */
+    int64_t *whole_w, *whole_b; /* 256 times as fine, where they are kept in 16 bits */
     int64_t n_w, n_b, ew, eb;
     niti_scale y, dx;
     int64_t *act, *err; /* of one sample: the output, and the error of the input */
@@ -36,6 +37,7 @@ typedef struct niti_net {
     niti_scale x;
     int64_t *act, *err; /* the input, the error of the logits */
     bool is_calibrated;
+    bool has_16_bits; /* weights are kept in 16 bits, and multiplied in 8 */
 } niti_net;
 
 /* Layers one after the other; sizes follow. */
@@ -52,5 +54,12 @@ void niti_import(niti_net *net, const float *values);
 void niti_export(const niti_net *net, float *out);
 /* One step on n samples of n_in floats. */
 void niti_step(niti_net *net, const float *x, const int32_t *labels, int64_t n, int64_t bits);
+
+/* --- niti_whole.c: n weights in 16 bits, `whole`, with what is multiplied of them, `q` --- */
+
+/* From floats, under the exponent of q. */
+void niti_import_whole(const float *values, int64_t e, int64_t *whole, int64_t *q, int64_t n);
+/* The largest update has `bits` bits of what is multiplied, and eight below them; g is zeroed. */
+void niti_update_whole(int64_t *whole, int64_t *q, int64_t *g, int64_t n, int64_t bits);
 
 #endif

@@ -39,6 +39,7 @@ static void check_steps(const dunlin_model *model, niti_net *net, int64_t batch,
     int64_t n_weights = 0;
     cr_assert_not_null(x);
     cr_assert_leq(batch, 64);
+    options.precision = net->has_16_bits ? "niti16" : options.precision;
     options.grad_bits = grad_bits;
     options.grad_bits_steps = 2;
     dunlin_trainer *trainer = test_create(model, &options);
@@ -71,19 +72,51 @@ static void check_steps(const dunlin_model *model, niti_net *net, int64_t batch,
     niti_free(net);
 }
 
+static void begin_small(niti_net *net, bool has_16_bits)
+{
+    niti_begin(net, 2, 9, 9);
+    net->has_16_bits = has_16_bits;
+    niti_conv(net, 5, 3, 1);
+    niti_relu(net);
+    niti_pool(net);
+    niti_conv(net, 6, 3, 0);
+    niti_relu(net);
+    niti_dense(net, 4);
+}
+
 Test(integer, a_whole_step_is_that_of_the_model)
 {
     dunlin_model *model = test_small_model(false);
     niti_net net;
-    niti_begin(&net, 2, 9, 9);
-    niti_conv(&net, 5, 3, 1);
-    niti_relu(&net);
-    niti_pool(&net);
-    niti_conv(&net, 6, 3, 0);
-    niti_relu(&net);
-    niti_dense(&net, 4);
+    begin_small(&net, false);
     check_steps(model, &net, 6, 8, "5,4,3");
     dunlin_model_destroy(model);
+}
+
+/* Updates of one bit and less of what is multiplied, too. */
+Test(integer, a_step_of_weights_in_16_bits_is_that_of_the_model)
+{
+    static const char *const bits[] = {"5,4,3", "1", "7"};
+    dunlin_model *model = test_small_model(false);
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+        niti_net net;
+        begin_small(&net, true);
+        check_steps(model, &net, 6, 8, bits[i]);
+    }
+    dunlin_model_destroy(model);
+}
+
+/* The update reads sums of 64 bits. */
+static void check_wide(const dunlin_model *model, bool has_16_bits)
+{
+    niti_net net;
+    niti_begin(&net, 1, 64, 64);
+    net.has_16_bits = has_16_bits;
+    niti_conv(&net, 2, 3, 1);
+    niti_relu(&net);
+    niti_pool(&net);
+    niti_dense(&net, 3);
+    check_steps(model, &net, 40, 2, "4");
 }
 
 Test(integer, more_examples_than_a_calibration_takes)
@@ -111,13 +144,8 @@ Test(integer, gradients_that_31_bits_do_not_hold)
     end = dunlin_builder_max_pool(builder, dunlin_builder_relu(builder, end), 2, 2, 0);
     end = dunlin_builder_dense(builder, "fc", dunlin_builder_flatten(builder, end), 3);
     dunlin_model *model = integer_finish(builder, end);
-    niti_net net;
-    niti_begin(&net, 1, 64, 64);
-    niti_conv(&net, 2, 3, 1);
-    niti_relu(&net);
-    niti_pool(&net);
-    niti_dense(&net, 3);
-    check_steps(model, &net, 40, 2, "4");
+    check_wide(model, false);
+    check_wide(model, true);
     dunlin_model_destroy(model);
 }
 
@@ -188,9 +216,10 @@ static void check_sets(const witness *w, const dunlin_trainer_options *base)
     }
 }
 
-static void check_bits(dunlin_model *model)
+static void check_bits(dunlin_model *model, const char *precision)
 {
-    const dunlin_trainer_options options = integer_options(7);
+    dunlin_trainer_options options = integer_options(7);
+    options.precision = precision;
     witness w = {.model = model};
     float *weights = test_train(model, &options, 4, &w.n);
     w.weights = weights;
@@ -203,16 +232,21 @@ static void check_bits(dunlin_model *model)
 
 Test(integer, bits_of_a_chain)
 {
-    check_bits(test_small_model(false));
+    check_bits(test_small_model(false), "niti");
 }
 
 Test(integer, bits_of_every_operator)
 {
-    check_bits(integer_branched_model());
+    check_bits(integer_branched_model(), "niti");
 }
 
 /* Without a policy nothing is folded: masks are ops of their own. */
 Test(integer, bits_of_folded_activations)
 {
-    check_bits(integer_folded_model());
+    check_bits(integer_folded_model(), "niti");
+}
+
+Test(integer, bits_of_weights_in_16_bits)
+{
+    check_bits(integer_branched_model(), "niti16");
 }

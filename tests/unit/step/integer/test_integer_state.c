@@ -24,10 +24,11 @@ static void expect_refusal(const dunlin_model *model, const dunlin_trainer_optio
     cr_expect_null(trainer);
 }
 
-Test(integer_state, goes_on_from_a_checkpoint_to_the_bit)
+static void check_checkpoint(const char *precision)
 {
     dunlin_model *model = integer_branched_model();
-    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = precision;
     char *path = test_temp_path("integer.ckpt");
     dunlin_trainer *from = test_create(model, &options);
     dunlin_trainer *to = test_create(model, &options);
@@ -47,6 +48,12 @@ Test(integer_state, goes_on_from_a_checkpoint_to_the_bit)
     cr_expect_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_MISMATCH);
     cr_assert_eq(dunlin_trainer_save_checkpoint(other, path), DUNLIN_OK);
     cr_expect_eq(dunlin_trainer_load_checkpoint(to, path), DUNLIN_MISMATCH);
+    /* Nor with weights of other bits. */
+    floats.precision = strcmp(precision, "niti") == 0 ? "niti16" : "niti";
+    dunlin_trainer_destroy(other);
+    other = test_create(model, &floats);
+    cr_assert_eq(dunlin_trainer_save_checkpoint(other, path), DUNLIN_OK);
+    cr_expect_eq(dunlin_trainer_load_checkpoint(to, path), DUNLIN_MISMATCH);
     test_expect_same_weights(from, to, true);
     (void)unlink(path);
     free(path);
@@ -56,10 +63,18 @@ Test(integer_state, goes_on_from_a_checkpoint_to_the_bit)
     dunlin_model_destroy(model);
 }
 
-Test(integer_state, weights_go_out_and_in_exactly)
+Test(integer_state, goes_on_from_a_checkpoint_to_the_bit)
+{
+    check_checkpoint("niti");
+    check_checkpoint("niti16");
+}
+
+/* A larger exponent costs the lowest bits: of `fine` values, eight more stay. */
+static void check_weights(const char *precision, float fine)
 {
     dunlin_model *model = test_small_model(false);
-    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = precision;
     int64_t n = 0;
     dunlin_trainer *from = test_create(model, &options);
     dunlin_trainer *to = test_create(model, &options);
@@ -86,7 +101,7 @@ Test(integer_state, weights_go_out_and_in_exactly)
     }
     float *taken = test_weights(to, &n);
     for (int64_t i = 0; i < n; i++) {
-        cr_expect_leq(fabsf(taken[i] - weights[i]), largest / 64.0F, "element %lld", (long long)i);
+        cr_expect_leq(fabsf(taken[i] - weights[i]), largest / fine, "element %lld", (long long)i);
     }
     weights[0] = NAN;
     cr_expect_eq(dunlin_trainer_set_weights(to, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
@@ -95,6 +110,44 @@ Test(integer_state, weights_go_out_and_in_exactly)
     free(weights);
     dunlin_trainer_destroy(from);
     dunlin_trainer_destroy(to);
+    dunlin_model_destroy(model);
+}
+
+Test(integer_state, weights_go_out_and_in_exactly)
+{
+    check_weights("niti", 64.0F);
+    check_weights("niti16", 64.0F * 256.0F);
+}
+
+/* What is less than half of what is multiplied is kept, and adds up: a step of one bit of a weight
+ * of 16 leaves the byte that is multiplied as it was, and is in the weight. */
+Test(integer_state, sixteen_bits_keep_what_eight_lose)
+{
+    static const char *const names[] = {"niti", "niti16"};
+    dunlin_model *model = test_dense_model(20, 5);
+    int64_t n_between[2] = {0, 0};
+    for (size_t k = 0; k < 2; k++) {
+        dunlin_trainer_options options = integer_options(8);
+        int64_t n = 0;
+        options.precision = names[k];
+        options.grad_bits = "1";
+        dunlin_trainer *trainer = test_create(model, &options);
+        test_fit_epochs(trainer, model, 1);
+        float *weights = test_weights(trainer, &n);
+        dunlin_parameter_info info;
+        dunlin_scale_info scale = DUNLIN_SCALE_INFO_INIT;
+        cr_assert_eq(dunlin_trainer_parameter(trainer, 0, &info), DUNLIN_OK);
+        cr_assert_eq(dunlin_trainer_scale(trainer, 0, &scale), DUNLIN_OK);
+        for (int64_t i = 0; i < info.n_elements; i++) {
+            const float q = ldexpf(weights[i], -scale.exponent);
+            n_between[k] += q != floorf(q) ? 1 : 0;
+        }
+        free(weights);
+        dunlin_trainer_destroy(trainer);
+    }
+    cr_expect_eq(n_between[0], 0, "int8 has only whole numbers");
+    cr_expect_gt(n_between[1], 100, "%lld weights of 320 lie between them",
+                 (long long)n_between[1]);
     dunlin_model_destroy(model);
 }
 

@@ -73,10 +73,11 @@ Test(scales, are_told_by_name_and_add_up)
 }
 
 /* Piece by piece the same as all at once, whatever the parameter had before. */
-Test(scales, a_parameter_is_begun_anew)
+static void check_begun(const char *precision, double expected_unit)
 {
     dunlin_model *model = test_dense_model(6, 4);
-    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = precision;
     dunlin_trainer *trainer = test_create(model, &options);
     dunlin_parameter_info info;
     float values[1024];
@@ -92,7 +93,7 @@ Test(scales, a_parameter_is_begun_anew)
     cr_assert_eq(dunlin_trainer_set_parameter(trainer, info.name, once, info.n_elements),
                  DUNLIN_OK);
     cr_assert_eq(dunlin_trainer_begin_parameter(trainer, 0, 0.35F, &unit), DUNLIN_OK);
-    cr_expect_eq((double)unit, 0x1p-8);
+    cr_expect_eq((double)unit, expected_unit);
     for (int64_t i = 0; i < info.n_elements; i++) {
         cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, i, 1, &values[i]),
                      DUNLIN_OK);
@@ -114,6 +115,12 @@ Test(scales, a_parameter_is_begun_anew)
     cr_expect(test_same_bits(once, pieces, info.n_elements), "a refusal has changed something");
     dunlin_trainer_destroy(trainer);
     dunlin_model_destroy(model);
+}
+
+Test(scales, a_parameter_is_begun_anew)
+{
+    check_begun("niti", 0x1p-8);
+    check_begun("niti16", 0x1p-16);
 }
 
 Test(scales, a_model_is_checked_without_a_trainer)
@@ -179,11 +186,12 @@ static void write_floats(const char *path, const float *values, int64_t n)
 }
 
 /* Trains a little, then writes model, inputs and predictions as FOLDER/NAME.onnx, .x, .y. */
-static void write_case(const char *folder, int index, net_kind kind)
+static void write_case(const char *folder, int index, net_kind kind, const char *precision)
 {
     char path[256];
     dunlin_model *model = make_net(kind);
-    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = precision;
     dunlin_trainer *trainer = test_create(model, &options);
     test_source examples;
     test_source_init(&examples, model, N_EXAMPLES, DUNLIN_F32);
@@ -243,8 +251,11 @@ Test(qdq, a_model_predicts_what_the_trainer_does)
     static const struct {
         net_kind kind;
         int units, ours;
-    } cases[] = {{CONV, 1, 0},  {RELU6, 1, 0},  {AVERAGE, 2, 0}, {GLOBAL, 2, 0},
-                 {ADDED, 2, 1}, {JOINED, 2, 0}, {CHAIN, 4, 0},   {BRANCHED, 8, 2}};
+        const char *precision;
+    } cases[] = {{CONV, 1, 0, "niti"},    {RELU6, 1, 0, "niti"},  {AVERAGE, 2, 0, "niti"},
+                 {GLOBAL, 2, 0, "niti"},  {ADDED, 2, 1, "niti"},  {JOINED, 2, 0, "niti"},
+                 {CHAIN, 4, 0, "niti"},   {CONV, 1, 0, "niti16"}, {CHAIN, 4, 0, "niti16"},
+                 {BRANCHED, 8, 2, "niti"}};
     const char *python = find_python();
     char folder[] = "/tmp/dunlin-qdq-XXXXXX";
     char command[4096];
@@ -255,7 +266,7 @@ Test(qdq, a_model_predicts_what_the_trainer_does)
     int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_QDQ);
     const int n_cases = (int)(sizeof cases / sizeof cases[0]);
     for (int i = 0; i < n_cases; i++) {
-        write_case(folder, i, cases[i].kind);
+        write_case(folder, i, cases[i].kind, cases[i].precision);
         used += snprintf(command + used, sizeof command - (size_t)used,
                          " %s/%d.onnx %s/%d.x %s/%d.y %d %d", folder, i, folder, i, folder, i,
                          cases[i].units, cases[i].ours);

@@ -311,7 +311,7 @@ static dunlin_status get_tensor(checkpoint_reader *reader, size_t index, uint32_
                                     reader->path, first + i, param->name);
             }
         }
-        if (site != NULL && !dunlin__values_are_exact(site->exponent, values, n)) {
+        if (site != NULL && !dunlin__values_are_exact(&reader->trainer->train, site, values, n)) {
             return fail_damaged(reader, "a weight is no multiple of its exponent's power");
         }
         if (is_applied) {

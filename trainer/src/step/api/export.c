@@ -18,6 +18,7 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
 
 /* Blocks from the pool while no step runs, then from the tables' hooks. What is given back last is
  * used again; the rest comes back when the export ends. */
@@ -73,6 +74,20 @@ static dunlin_status read_param(void *ctx, uint32_t param_index, int64_t first, 
     return DUNLIN_OK;
 }
 
+/* The same of what is multiplied: of weights in 16 bits the upper byte. */
+static dunlin_status read_upper(void *ctx, uint32_t param_index, int64_t first, int64_t n,
+                                float *out, dunlin_error *error)
+{
+    const dunlin_trainer *trainer = ctx;
+    DUNLIN_TRY(read_param(ctx, param_index, first, n, out, error));
+    const float unit =
+        ldexpf(1.0F, dunlin__values_sites(&trainer->train, &trainer->arena)[param_index].exponent);
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = floorf(out[i] / unit + 0.5F) * unit; /* exact; halves upwards */
+    }
+    return DUNLIN_OK;
+}
+
 /* Into a file that is open. */
 static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file,
                                 const dunlin_onnx_scales *scales)
@@ -87,7 +102,8 @@ static dunlin_status write_onnx(dunlin_trainer *trainer, dunlin_outfile *file,
     const dunlin_alloc own = trainer->net.alloc;
     trainer->net.alloc = (dunlin_alloc){.ctx = &pool, .alloc_fn = idle_alloc, .free_fn = idle_free};
     const dunlin_status status =
-        dunlin__onnx_write_qdq(&trainer->net, file, read_param, trainer, scales, trainer->error);
+        dunlin__onnx_write_qdq(&trainer->net, file, scales != NULL ? read_upper : read_param,
+                               trainer, scales, trainer->error);
     trainer->net.alloc = own;
     dunlin__exec_poison_pool(&trainer->train, &trainer->arena);
     return status;

@@ -129,13 +129,10 @@ static dunlin_status begin_parameter(dunlin_trainer *trainer, int32_t index, flo
                             "the largest value of '%.100s' is %g; it must be finite, and 0 or more",
                             trainer->net.params[index].name, (double)largest);
     }
-    const dunlin_step_param *param = &trainer->train.step->params[index];
     dunlin__values_fit(&trainer->train, &trainer->arena, (uint32_t)index, largest);
-    memset(dunlin__trainer_floats(trainer, param->tensor), 0,
-           (size_t)trainer->net.params[index].n_elements);
+    dunlin__values_clear(&trainer->train, &trainer->arena, &trainer->net, (uint32_t)index);
     dunlin__calibrate_again(trainer);
-    *out_unit =
-        ldexpf(1.0F, dunlin__values_sites(&trainer->train, &trainer->arena)[index].exponent);
+    *out_unit = dunlin__values_unit(&trainer->train, &trainer->arena, (uint32_t)index);
     return DUNLIN_OK;
 }
 

@@ -79,6 +79,7 @@ static void add_params(dunlin_emit *emit)
         dunlin_step_param *param = &emit->graph->params[i];
         param->is_trained = emit->params[i].is_trained;
         param->group = choice.group;
+        param->low = DUNLIN_STEP_NONE;
         param->momentum = DUNLIN_STEP_NONE;
         param->square = DUNLIN_STEP_NONE;
         param->rows = DUNLIN_STEP_NONE;
@@ -92,6 +93,9 @@ static void add_params(dunlin_emit *emit)
                                                                   "/slot3"};
     for (uint32_t i = 0; i < net->n_params; i++) {
         dunlin_step_param *param = &emit->graph->params[i];
+        if (options->precision != NULL && options->precision->has_low_bytes) {
+            add_persistent(emit, i, "/low", DUNLIN_MEM_WEIGHT, &param->low);
+        }
         const bool is_adam = options->optimizer != DUNLIN_OPTIMIZER_SGD;
         if (param->is_trained && (options->has_momentum || is_adam)) {
             add_persistent(emit, i, is_adam ? "/mean" : "/momentum", DUNLIN_MEM_OPTIMIZER,

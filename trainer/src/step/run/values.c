@@ -1,5 +1,5 @@
 /*
- * values.c - floats from and to parameters of int8.
+ * values.c - floats from and to parameters of int8, or of 16 bits that lie as two bytes.
  *
  * Invariant: a parameter's exponent changes here and nowhere else once a trainer is made, and never
  * while a step runs.
@@ -32,6 +32,69 @@ dunlin_range *dunlin__values_ranges(const dunlin_program *program, const dunlin_
                : NULL;
 }
 
+/* The numbers of a parameter, as they lie. */
+typedef struct whole_numbers {
+    int8_t *high;
+    int8_t *low; /* NULL: eight bits are all */
+} whole_numbers;
+
+static whole_numbers numbers_of(const dunlin_program *program, const dunlin_arena *arena,
+                                uint32_t param)
+{
+    const dunlin_step_param *step = &program->step->params[param];
+    return (whole_numbers){
+        .high = address_of(program, arena, step->tensor),
+        .low = step->low != DUNLIN_STEP_NONE ? address_of(program, arena, step->low) : NULL};
+}
+
+static int32_t unit_exponent(const dunlin_integer_site *site, bool has_low_bytes)
+{
+    return site->exponent - (has_low_bytes ? DUNLIN_SITE_LOW_BITS : 0);
+}
+
+static int32_t most_of(bool has_low_bytes)
+{
+    return has_low_bytes ? DUNLIN_INT_PAIR_MOST : DUNLIN_INT_MOST;
+}
+
+static int32_t number_at(const whole_numbers *of, int64_t i)
+{
+    return of->low != NULL ? of->high[i] * 256 + of->low[i] : of->high[i];
+}
+
+static void put_number(const whole_numbers *of, int64_t i, double scaled)
+{
+    const double most = (double)most_of(of->low != NULL);
+    const double size = floor(fabs(scaled) + 0.5);
+    const double limited = size < most ? size : most;
+    const int32_t q = (int32_t)(scaled < 0.0 ? -limited : limited);
+    if (of->low == NULL) {
+        of->high[i] = (int8_t)q;
+        return;
+    }
+    const int32_t high = ((q + 128 + (1 << 15)) >> 8) - 128; /* as the update has it */
+    of->high[i] = (int8_t)high;
+    of->low[i] = (int8_t)(q - high * 256);
+}
+
+float dunlin__values_unit(const dunlin_program *program, const dunlin_arena *arena, uint32_t param)
+{
+    const dunlin_integer_site *sites = dunlin__values_sites(program, arena);
+    return sites == NULL ? 0.0F
+                         : ldexpf(1.0F, unit_exponent(&sites[param],
+                                                      program->step->precision->has_low_bytes));
+}
+
+void dunlin__values_clear(const dunlin_program *program, const dunlin_arena *arena,
+                          const dunlin_net *net, uint32_t param)
+{
+    const whole_numbers numbers = numbers_of(program, arena, param);
+    memset(numbers.high, 0, (size_t)net->params[param].n_elements);
+    if (numbers.low != NULL) {
+        memset(numbers.low, 0, (size_t)net->params[param].n_elements);
+    }
+}
+
 void dunlin__values_load(const dunlin_program *program, const dunlin_arena *arena,
                          const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
                          float *out)
@@ -42,18 +105,11 @@ void dunlin__values_load(const dunlin_program *program, const dunlin_arena *aren
         dunlin__layout_load(&net->params[param], at, first, n, out);
         return;
     }
-    const float unit = ldexpf(1.0F, sites[param].exponent);
-    const int8_t *q = at;
+    const whole_numbers q = numbers_of(program, arena, param);
+    const float unit = dunlin__values_unit(program, arena, param);
     for (int64_t i = 0; i < n; i++) {
-        out[i] = (float)q[dunlin__layout_index(&net->params[param], first + i)] * unit;
+        out[i] = (float)number_at(&q, dunlin__layout_index(&net->params[param], first + i)) * unit;
     }
-}
-
-static int8_t rounded(double scaled)
-{
-    const double size = floor(fabs(scaled) + 0.5);
-    const double limited = size < (double)DUNLIN_INT_MOST ? size : (double)DUNLIN_INT_MOST;
-    return (int8_t)(scaled < 0.0 ? -limited : limited);
 }
 
 void dunlin__values_put(const dunlin_program *program, const dunlin_arena *arena,
@@ -66,11 +122,11 @@ void dunlin__values_put(const dunlin_program *program, const dunlin_arena *arena
         dunlin__layout_store(&net->params[param], at, first, n, values);
         return;
     }
-    const double scale = ldexp(1.0, -sites[param].exponent);
-    int8_t *q = at;
+    const whole_numbers q = numbers_of(program, arena, param);
+    const double scale = ldexp(1.0, -unit_exponent(&sites[param], q.low != NULL));
     for (int64_t i = 0; i < n; i++) {
-        q[dunlin__layout_index(&net->params[param], first + i)] =
-            rounded((double)values[i] * scale);
+        put_number(&q, dunlin__layout_index(&net->params[param], first + i),
+                   (double)values[i] * scale);
     }
 }
 
@@ -94,11 +150,11 @@ static float largest_of(const float *values, int64_t n)
 }
 
 /* What there is, under an exponent that is `shift` higher. */
-static void move_down(const dunlin_net_param *param, int8_t *q, int32_t shift)
+static void move_down(const dunlin_net_param *param, const whole_numbers *q, int32_t shift)
 {
     const double scale = ldexp(1.0, -shift);
     for (int64_t i = 0; i < param->n_elements; i++) {
-        q[i] = rounded((double)q[i] * scale);
+        put_number(q, i, (double)number_at(q, i) * scale);
     }
 }
 
@@ -113,9 +169,8 @@ void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena
         const int32_t before = sites[param].exponent;
         const int32_t needed = dunlin__site_exponent_for(largest);
         if (!is_whole && needed > before) {
-            move_down(&net->params[param],
-                      address_of(program, arena, program->step->params[param].tensor),
-                      needed - before);
+            const whole_numbers q = numbers_of(program, arena, param);
+            move_down(&net->params[param], &q, needed - before);
         }
         sites[param].exponent = is_whole || needed > before ? needed : before;
         if (sites[param].exponent != before) {
@@ -129,12 +184,14 @@ void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena
     dunlin__values_put(program, arena, net, param, first, n, values);
 }
 
-bool dunlin__values_are_exact(int32_t exponent, const float *values, int64_t n)
+bool dunlin__values_are_exact(const dunlin_program *program, const dunlin_integer_site *site,
+                              const float *values, int64_t n)
 {
-    const double scale = ldexp(1.0, -exponent);
+    const bool has_low_bytes = program->step->precision->has_low_bytes;
+    const double scale = ldexp(1.0, -unit_exponent(site, has_low_bytes));
     for (int64_t i = 0; i < n; i++) {
         const double q = (double)values[i] * scale;
-        if (q != floor(q) || fabs(q) > (double)DUNLIN_INT_MOST) {
+        if (q != floor(q) || fabs(q) > (double)most_of(has_low_bytes)) {
             return false;
         }
     }

@@ -23,7 +23,7 @@ void dunlin__values_load(const dunlin_program *program, const dunlin_arena *aren
                          const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
                          float *out);
 /* The same from outside, under the exponent that the parameter has: rounded half away from zero,
- * within +-127. */
+ * within the largest number that it has. */
 void dunlin__values_put(const dunlin_program *program, const dunlin_arena *arena,
                         const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
                         const float *values);
@@ -39,7 +39,14 @@ void dunlin__values_fit(const dunlin_program *program, const dunlin_arena *arena
 void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena,
                         const dunlin_net *net, uint32_t param, int64_t first, int64_t n,
                         const float *values);
-/* False: the values are no whole numbers of [-127, 127] times the parameter's exponent's power. */
-bool dunlin__values_are_exact(int32_t exponent, const float *values, int64_t n);
+/* What a parameter's values are whole multiples of; 0 in float32. */
+float dunlin__values_unit(const dunlin_program *program, const dunlin_arena *arena, uint32_t param);
+/* Zeros, of a parameter in integers. */
+void dunlin__values_clear(const dunlin_program *program, const dunlin_arena *arena,
+                          const dunlin_net *net, uint32_t param);
+/* False: the values are no whole multiples, as large as the parameter can have, of the unit that
+ * the site's exponent makes. */
+bool dunlin__values_are_exact(const dunlin_program *program, const dunlin_integer_site *site,
+                              const float *values, int64_t n);
 
 #endif
