@@ -176,9 +176,9 @@ EOF
 
 # A limit that is over at once: nothing begins, every study has its table, and what is left out is listed. Gone on with, it is all there.
 study all --max-minutes 1e-9 --out "$work/l"
-for table in max-batch throughput curve ablation adaptation convergence federated heterogeneity; do
+for table in max-batch throughput curve ablation adaptation convergence federated heterogeneity precision; do
     [ "$(wc -l <"$work/l/$table.csv")" = 1 ] || fail "$table began after the limit"
-    grep -q "^left out: $table lenet5\|^left out: federated synthetic" "$work/out" || fail "the terminal does not say what was left out of $table"
+    grep -q "^left out: $table lenet5\|^left out: federated synthetic\|^left out: $table steps of lenet5" "$work/out" || fail "the terminal does not say what was left out of $table"
 done
 grep -q '"left_out":\["max-batch lenet5 none"' "$work/l/report.html" || fail "the report does not say what was left out"
 grep -q '"max_minutes": 1e-9\|"max_minutes": 1.0e-9\|"max_minutes": 1.0000000000000001e-9' "$work/l/report.json" || fail "the JSON does not say the limit"

@@ -56,6 +56,11 @@ static json_t *begin_row(const central *on)
         row_set_int(row, "validation_examples", on->tested.n_examples);
         return row;
     }
+    if (run->precision != NULL) {
+        row_set_text(row, "setting", "centralised");
+        row_set_text(row, "precision", run->precision);
+        row_set_text(row, "grad_bits", run->grad_bits);
+    }
     const bool is_both = flags->has_rule_rate && flags->n_rates > 0;
     char label[160];
     (void)snprintf(label, sizeof label, "%s%s", variant->label,
@@ -167,13 +172,29 @@ static dunlin_status train_some(central *on, const dunlin_fit_options *fit,
     return status == DUNLIN_OK ? count_bytes(on, out_metrics->n_examples) : status;
 }
 
+/* The names that a run on one machine shares with one of a fleet: an epoch is a round. */
+static void set_shared_names(const central *on, json_t *row)
+{
+    if (on->run->precision != NULL) {
+        (void)json_object_set(row, "round", json_object_get(row, "epoch"));
+        (void)json_object_set(row, "accuracy", json_object_get(row, "test_accuracy"));
+        (void)json_object_set(row, "loss", json_object_get(row, "test_loss"));
+    }
+}
+
+/* Of bits in place of a rate there is no rate to tell. */
+static void set_rate(const central *on, json_t *row)
+{
+    row_set_real(row, "lr", on->run->grad_bits == NULL ? on->run->rate.lr : (double)NAN);
+}
+
 static void add_row(central *on, const dunlin_metrics *trained, const dunlin_metrics *tested,
                     const dunlin_trainer_report *report, bool is_last)
 {
     const bool is_tuning = on->run->is_tuning;
     const int64_t n_steps = dunlin_trainer_n_steps(on->trainer);
     json_t *row = begin_row(on);
-    row_set_real(row, "lr", on->run->rate.lr);
+    set_rate(on, row);
     row_set_real(row, "epoch",
                  on->drops_last ? (double)n_steps / (double)on->epoch_steps
                                 : (double)on->n_seen / (double)on->train.n_examples);
@@ -191,6 +212,7 @@ static void add_row(central *on, const dunlin_metrics *trained, const dunlin_met
     if (is_tuning) {
         row_set_int(row, "is_last", is_last ? 1 : 0);
     }
+    set_shared_names(on, row);
     study_add_row(on->at, row);
 }
 
@@ -198,7 +220,7 @@ static void add_row(central *on, const dunlin_metrics *trained, const dunlin_met
 static void add_empty_row(const central *on, const char *why)
 {
     json_t *row = begin_row(on);
-    row_set_real(row, "lr", on->run->rate.lr);
+    set_rate(on, row);
     row_set_text(row, "end", why);
     if (on->run->is_tuning) {
         row_set_int(row, "is_last", 1);
@@ -206,10 +228,24 @@ static void add_empty_row(const central *on, const char *why)
     study_add_row(on->at, row);
 }
 
+/* Each of the stages of "5,4,3" has an equal part of the steps, the last one what is left. */
+static dunlin_status set_bits(central *on, int64_t n_steps)
+{
+    int64_t n_stages = 1;
+    for (const char *at = on->run->grad_bits; *at != '\0'; at++) {
+        n_stages += *at == ',' ? 1 : 0;
+    }
+    const int64_t n = (n_steps + n_stages - 1) / n_stages;
+    return dunlin_trainer_set_grad_bits(on->trainer, on->run->grad_bits, n > 0 ? n : 1);
+}
+
 static dunlin_status set_schedule(central *on)
 {
     const study_flags *flags = study_flags_of(on->at);
     const int64_t n_steps = on->run->epochs * on->epoch_steps;
+    if (on->run->grad_bits != NULL) {
+        return set_bits(on, n_steps);
+    }
     const double percent = flags->has_warmup ? flags->warmup_percent : WARMUP_PERCENT;
     const dunlin_schedule schedule = {.struct_size = sizeof schedule,
                                       .kind = flags->schedule != NULL ? flags->schedule_kind
@@ -257,8 +293,15 @@ static void run_on(central *on, const study_subject *subject)
     dunlin_trainer_options options =
         grid_options(on->at, subject, run->variant, run->variant->batch);
     options.seed = run->seed;
-    options.lr = (float)run->rate.lr;
-    options.weight_decay = (float)flags->weight_decay;
+    options.precision = run->precision;
+    if (run->grad_bits == NULL) {
+        options.lr = (float)run->rate.lr;
+        options.weight_decay = (float)flags->weight_decay;
+    } else { /* what sets a rate is refused */
+        const dunlin_trainer_options plain = DUNLIN_TRAINER_OPTIONS_INIT;
+        options.lr = plain.lr;
+        options.momentum = plain.momentum;
+    }
     if (flags->changes.mixup > 0.0) {
         options.loss = DUNLIN_LOSS_SOFT_CROSS_ENTROPY;
     }

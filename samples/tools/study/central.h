@@ -17,6 +17,8 @@ typedef struct central_run {
     int64_t epochs, max_examples, max_test; /* 0: all */
     int64_t looks;                          /* in an epoch */
     const char *group;                      /* of the tuning table */
+    const char *precision;                  /* NULL: the study compares none */
+    const char *grad_bits;                  /* stages of it, in place of a rate; NULL: the rate */
 } central_run;
 
 /* The study's own rate for a batch. */

@@ -32,6 +32,8 @@ static const arg flags_table[] = {
      "adaptation: budgets over steps, lines of STEP[.PERCENT] SIZE|N%", 0, 0, 0},
     {"--target", ARG_F64, AT(target), "F", "accuracy that convergence and federated aim at", 0.01,
      1, 0},
+    {"--precisions", ARG_TEXT, AT(precisions), "NAME,...",
+     "of precision: some of fp32 and the others of dunlin-train --precision (all)", 0, 0, 0},
     {"--parts", ARG_TEXT, AT(parts), "STUDY,...", "of a named study, those studies alone", 0, 0, 0},
     {.kind = ARG_HEADING, .help = "How convergence and federated train"},
     {"--lr", ARG_TEXT, AT(rates), "F|rule,...",
@@ -94,7 +96,8 @@ static const arg flags_table[] = {
      "--quick and named studies with --quick: 15)",
      0, 1e6, 0},
     {"--max-processor-minutes", ARG_F64, AT(max_processor_minutes), "N",
-     "the same in minutes of processor time (there 20)", 0, 1e6, 0},
+     "the same in minutes of processor time (there 20; precision: 240, with --quick 10)", 0, 1e6,
+     0},
     {.kind = ARG_HEADING, .help = "Files"},
     {"--swap-dir", ARG_TEXT, AT(swap_dir), "DIR",
      "where vdnn and capuchin write tensors out to; else TMPDIR, else /var/tmp", 0, 0, 0},
@@ -183,12 +186,19 @@ static int check_folders(study_flags *flags)
 #define NOT_GIVEN (-1.0)
 #define QUICK_MINUTES 15.0
 #define QUICK_PROCESSOR_MINUTES 20.0
+#define PRECISION_MINUTES 240.0 /* of the processor */
+#define QUICK_PRECISION_MINUTES 10.0
 
 /* All studies in small take minutes; whatever else is asked for takes what it takes. */
 static void set_limits(study_flags *flags)
 {
     const bool is_all = flags->is_quick && flags->study != NULL &&
                         (strcmp(flags->study, "all") == 0 || named_find(flags->study) != NULL);
+    if (flags->max_processor_minutes < 0.0 && flags->study != NULL &&
+        strcmp(flags->study, "precision") == 0) {
+        flags->max_processor_minutes =
+            flags->is_quick ? QUICK_PRECISION_MINUTES : PRECISION_MINUTES;
+    }
     if (flags->max_minutes < 0.0) {
         flags->max_minutes = is_all ? QUICK_MINUTES : 0.0;
     }

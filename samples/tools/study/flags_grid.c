@@ -2,6 +2,7 @@
  * flags_grid.c - the lists of the command line: networks, policies, batches, rates, partitions.
  */
 #include "named.h"
+#include "precision.h"
 
 #include <dunlin/tools.h>
 
@@ -255,7 +256,8 @@ static int check_validation(study_flags *flags)
 static int check_places(const study_flags *flags)
 {
     const bool is_all = strcmp(flags->study, "all") == 0;
-    const bool is_federated = is_all || strcmp(flags->study, "federated") == 0 ||
+    const bool is_precision = is_all || strcmp(flags->study, "precision") == 0;
+    const bool is_federated = is_precision || strcmp(flags->study, "federated") == 0 ||
                               named_has(flags->study, &study_federated);
     const bool trains = is_federated || strcmp(flags->study, "convergence") == 0 ||
                         named_has(flags->study, &study_convergence);
@@ -283,6 +285,9 @@ static int check_places(const study_flags *flags)
                                   all[i].is_federated ? "federated" : "convergence and federated");
         }
     }
+    if (flags->precisions != NULL && !is_precision) {
+        return program_misuse(&study_program, "--precisions goes with precision");
+    }
     if (flags->torch != NULL && !named_has(flags->study, &study_measure)) {
         return program_misuse(&study_program, "--torch goes with emdl");
     }
@@ -296,7 +301,7 @@ static int check_places(const study_flags *flags)
 int study_check_grid(study_flags *flags)
 {
     int (*const checks[])(study_flags *) = {check_rates, check_partitions, check_schedule,
-                                            check_validation};
+                                            check_validation, precision_check};
     int status = check_places(flags);
     for (size_t i = 0; status == EXIT_OK && i < sizeof checks / sizeof checks[0]; i++) {
         status = checks[i](flags);

@@ -59,6 +59,9 @@ static void add_real(words *to, const char *flag, double value)
 static void add_orders(const study_flags *flags, const fleet_case *what, words *to)
 {
     const fleet_extent *size = &what->size;
+    if (what->grad_bits != NULL) { /* what sets a rate is refused */
+        return;
+    }
     if (flags->schedule != NULL) {
         add(to, "--schedule", flags->schedule);
     }
@@ -71,9 +74,6 @@ static void add_orders(const study_flags *flags, const fleet_case *what, words *
     }
     if (flags->weight_decay > 0.0) {
         add_real(to, "--weight-decay", flags->weight_decay);
-    }
-    if (flags->augment != NULL) {
-        add(to, "--augment", flags->augment);
     }
 }
 
@@ -89,7 +89,14 @@ static void make_words(const study_flags *flags, const fleet_case *what, const c
     add_int(to, "--max-examples", size->n_examples);
     add_int(to, "--batch", what->variant->batch);
     add_int(to, "--seed", (int64_t)what->seed);
-    add_real(to, "--lr", what->rate.lr);
+    if (what->precision != NULL) {
+        add(to, "--precision", what->precision);
+    }
+    if (what->grad_bits != NULL) {
+        add(to, "--grad-bits", what->grad_bits);
+    } else {
+        add_real(to, "--lr", what->rate.lr);
+    }
     add_int(to, "--threads", flags->n_threads > 2 ? flags->n_threads : 2);
     if (what->variant->budget_bytes > 0) {
         add_int(to, "--budget", (int64_t)what->variant->budget_bytes);
@@ -101,6 +108,9 @@ static void make_words(const study_flags *flags, const fleet_case *what, const c
     add(to, "--algorithm", what->algorithm);
     add_int(to, "--epochs", size->epochs);
     add_orders(flags, what, to);
+    if (flags->augment != NULL) {
+        add(to, "--augment", flags->augment);
+    }
     if (what->drops_last) {
         add(to, "--remainder", "drop");
     }
@@ -126,12 +136,17 @@ static json_t *begin_row(const study *at, const fleet_case *what, const json_t *
     row_set_text(row, "partition", what->partition);
     row_set_int(row, "batch", what->variant->batch);
     row_set_int(row, "ghost", what->variant->ghost);
-    row_set_real(row, "lr", what->rate.lr);
+    row_set_real(row, "lr", what->grad_bits == NULL ? what->rate.lr : (double)NAN);
     row_set_int(row, "seed", (int64_t)what->seed);
     row_set_int(row, "is_synthetic", json_is_true(json_object_get(setup, "synthetic")) ? 1 : 0);
     if (what->is_tuning) {
         row_set_int(row, "validation_examples", what->n_held);
         return row;
+    }
+    if (what->precision != NULL) {
+        row_set_text(row, "setting", "federated");
+        row_set_text(row, "precision", what->precision);
+        row_set_text(row, "grad_bits", what->grad_bits);
     }
     row_set_text(row, "algorithm", what->algorithm);
     row_set_text(row, "batch_rule", what->rule);
@@ -195,9 +210,12 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result, do
             row_set_int(row, "is_last", i + 1 == n ? 1 : 0);
         }
         fill_round(row, round, &so_far);
-        /* Of the whole run, known at its end alone: that of the devices, all in this process. */
-        row_set_real(row, "time_cpu_s", i + 1 == n ? cpu_s : (double)NAN);
-        row_set_real(row, "energy_j", i + 1 == n ? energy_j : (double)NAN);
+        /* Of the whole run, known at its end alone: that of the devices, all in this process. Where
+         * precisions are compared it is shared out evenly over the rounds. */
+        const double share = (double)(i + 1) / (double)n;
+        const bool is_told = what->precision != NULL || i + 1 == n;
+        row_set_real(row, "time_cpu_s", is_told ? share * cpu_s : (double)NAN);
+        row_set_real(row, "energy_j", is_told ? share * energy_j : (double)NAN);
         study_add_row(at, row);
     }
 }

@@ -26,6 +26,8 @@ typedef struct fleet_case {
     dunlin_validation held_out;
     const char *group;      /* of the tuning table */
     int64_t n_test, n_held; /* examples that models are judged on; 0: not known */
+    const char *precision;  /* NULL: the study compares none */
+    const char *grad_bits;  /* in place of a rate; NULL: the rate */
 } fleet_case;
 
 /* The study's own rate for a batch. */

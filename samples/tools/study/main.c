@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const study_kind *const kinds[] = {&study_max_batch, &study_throughput,   &study_curve,
-                                          &study_ablation,  &study_adaptation,   &study_convergence,
-                                          &study_federated, &study_heterogeneity};
+static const study_kind *const kinds[] = {
+    &study_max_batch,   &study_throughput, &study_curve,         &study_ablation, &study_adaptation,
+    &study_convergence, &study_federated,  &study_heterogeneity, &study_precision};
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
 /* Of the time of a limited run: as the studies in small took it on a quiet machine. */
-static const double shares[] = {3.0, 4.0, 2.0, 3.0, 1.0, 4.0, 3.0, 2.0};
+static const double shares[] = {3.0, 4.0, 2.0, 3.0, 1.0, 4.0, 3.0, 2.0, 4.0};
 _Static_assert(sizeof shares / sizeof shares[0] == N_KINDS, "a share for each study");
 _Static_assert(N_KINDS >= NAMED_MOST_PARTS - 1, "turns for all of them, or for a named study");
 #define MOST_TURNS (N_KINDS > NAMED_MOST_PARTS ? N_KINDS : NAMED_MOST_PARTS)

@@ -70,8 +70,14 @@ function addStudy(each) {
   if (each.rows.some(r => r.is_synthetic)) {
     part.append(element("p", "The data here are synthetic: drawn by a program. They say nothing about the world.", "note"));
   }
-  say(part, each.rows.length > 0 ? words[each.name](each.rows) : []);
-  if (each.rows.length > 0) draw[each.name](part, each.rows);
+  const isThere = each.rows.length > 0 || (each.steps || []).length > 0;
+  say(part, isThere ? words[each.name](each.rows, each) : []);
+  if (isThere && each.claims) {
+    part.append(element("h3", "The paper's figures beside ours"));
+    say(part, claimWords(each.claims));
+    claimTable(part, each.claims);
+  }
+  if (isThere) draw[each.name](part, each.rows, each);
   leftOut(part, each);
   part.append(element("pre", each.command));
   const files = element("p", "All rows: ", "under");

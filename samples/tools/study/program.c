@@ -10,7 +10,7 @@ const program_info study_program = {
     .purpose = "tables and figures: what a byte budget costs, for every policy, in one report",
     .examples =
         "  dunlin-study max-batch | throughput | curve | ablation | adaptation | convergence | "
-        "federated | heterogeneity | all\n"
+        "federated | heterogeneity | precision | all\n"
         "  dunlin-study melon | sage | emdl\n"
         "      named studies: a paper's figures beside ours, out of the others with small lists of "
         "their own;\n"

@@ -15,7 +15,8 @@
 
 extern const unsigned char study_report_template[], study_report_style[], study_report_figures[],
     study_report_words[], study_report_plot[], study_report_charts[], study_report_papers[],
-    study_report_heterogeneity[], study_report_claims[], study_report_page[];
+    study_report_heterogeneity[], study_report_precision[], study_report_claims[],
+    study_report_page[];
 
 static void write_text(FILE *file, const char *text)
 {
@@ -213,6 +214,7 @@ int study_write_report(const study_flags *flags, const study_kind *const *kinds,
                                {"/*DRAW*/", (const char *)study_report_charts},
                                {"/*PAPERS*/", (const char *)study_report_papers},
                                {"/*FLEETS*/", (const char *)study_report_heterogeneity},
+                               {"/*NUMBERS*/", (const char *)study_report_precision},
                                {"/*CLAIMS*/", (const char *)study_report_claims},
                                {"/*PAGE*/", (const char *)study_report_page}};
     bool is_written = study_path(flags, "report", ".html", path) &&

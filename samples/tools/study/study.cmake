@@ -3,7 +3,7 @@ dunlin_embed(study_report_template ${CMAKE_CURRENT_LIST_DIR}/report.html study_t
 dunlin_embed(study_report_style ${CMAKE_CURRENT_LIST_DIR}/report.css study_style)
 dunlin_embed(study_torch_step ${CMAKE_CURRENT_LIST_DIR}/torch_step.py study_torch)
 set(study_scripts)
-foreach(script figures words plot charts papers heterogeneity claims page)
+foreach(script figures words plot charts papers heterogeneity precision claims page)
   dunlin_embed(study_report_${script} ${CMAKE_CURRENT_LIST_DIR}/${script}.js study_script)
   list(APPEND study_scripts ${study_script})
 endforeach()

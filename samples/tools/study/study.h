@@ -64,8 +64,9 @@ typedef struct study_flags {
     const char *named; /* the named study whose part this is; NULL: none */
     const char *parts; /* of a named study; NULL: all of them */
     const char *models, *budgets, *policies, *batches, *costs, *out, *data, *json, *traces;
-    const char *dataset; /* NULL: each study's own */
-    const char *torch;   /* a Python that has PyTorch, or "none"; NULL: one that is found */
+    const char *dataset;    /* NULL: each study's own */
+    const char *torch;      /* a Python that has PyTorch, or "none"; NULL: one that is found */
+    const char *precisions; /* of precision: NULL: all */
     /* Of convergence and federated. */
     const char *rates, *partitions, *schedule, *augment, *validation, *energy;
     double weight_decay, warmup_percent;
@@ -163,7 +164,7 @@ typedef struct study_kind {
 } study_kind;
 
 extern const study_kind study_max_batch, study_throughput, study_curve, study_ablation,
-    study_adaptation, study_convergence, study_federated, study_heterogeneity;
+    study_adaptation, study_convergence, study_federated, study_heterogeneity, study_precision;
 
 /* --- run.c, rows.c: jobs, their rows, the journal --- */
 

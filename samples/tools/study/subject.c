@@ -31,6 +31,7 @@ static const struct {
     {"squeezenet1_1", 30, true}, {"resnet18", 80, true},     {"resnet50", 200, true},
     {"densenet121", 200, true},  {"vgg16", 300, true},       {"bert_small", 200, false},
     {"har_mlp", 1, false},       {"alexnet", 80, true},      {"googlenet", 80, true},
+    {"vgg11_cifar", 80, true},   {"vgg16_cifar", 160, true},
 };
 #define N_NETWORKS (sizeof networks / sizeof networks[0])
 

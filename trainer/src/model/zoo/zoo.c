@@ -57,6 +57,8 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("vgg13_bn", 224, 3, 1000, dunlin__zoo_vgg13_bn),
     IMAGES("vgg16_bn", 224, 3, 1000, dunlin__zoo_vgg16_bn),
     IMAGES("vgg19_bn", 224, 3, 1000, dunlin__zoo_vgg19_bn),
+    IMAGES("vgg11_cifar", 32, 3, 10, dunlin__zoo_vgg11_cifar),
+    IMAGES("vgg16_cifar", 32, 3, 10, dunlin__zoo_vgg16_cifar),
     IMAGES("squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1),
     IMAGES("googlenet", 224, 3, 1000, dunlin__zoo_googlenet),
     IMAGES("inception_v3", 299, 3, 1000, dunlin__zoo_inception_v3),

@@ -72,6 +72,8 @@ dunlin_value dunlin__zoo_vgg11_bn(dunlin_builder *builder, dunlin_value x, int32
 dunlin_value dunlin__zoo_vgg13_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_vgg16_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_vgg19_bn(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg11_cifar(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vgg16_cifar(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_googlenet.c, zoo_inception.c */
 dunlin_value dunlin__zoo_googlenet(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_inception_v3(dunlin_builder *builder, dunlin_value x, int32_t classes);

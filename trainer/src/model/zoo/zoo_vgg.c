@@ -1,6 +1,6 @@
 /*
  * zoo_vgg.c - VGG of 11, 13, 16 and 19 layers (Simonyan and Zisserman, ICLR 2015, configurations A,
- * B, D and E), also with batch norm behind each convolution.
+ * B, D and E), also with batch norm behind each convolution, or for small images.
  *
  * torchvision brings the features to 7x7 by adaptive average pooling, whose windows have one size
  * only where 7 divides the features' size, or where there is one pixel to repeat: images of 224 to
@@ -42,7 +42,8 @@ static int add_layer(dunlin_builder *b, const vgg *spec, int index, int32_t chan
     return index + 1;
 }
 
-static dunlin_value add_vgg(dunlin_builder *b, dunlin_value x, int32_t classes, const vgg *spec)
+/* The convolutions, each stage with a pool behind it. */
+static dunlin_value add_features(dunlin_builder *b, dunlin_value x, const vgg *spec)
 {
     static const int32_t channels[N_STAGES] = {64, 128, 256, 512, 512};
     int index = 0;
@@ -53,6 +54,22 @@ static dunlin_value add_vgg(dunlin_builder *b, dunlin_value x, int32_t classes, 
         x = dunlin_builder_max_pool(b, x, 2, 2, 0);
         index++;
     }
+    return x;
+}
+
+/* As it is trained on images of 32 pixels: one dense layer in place of three. */
+static dunlin_value add_small(dunlin_builder *b, dunlin_value x, int32_t classes, const vgg *spec)
+{
+    x = dunlin_builder_flatten(b, add_features(b, x, spec));
+    x = dunlin_builder_dense(b, "classifier", x, classes);
+    dunlin__zoo_init_he(b, DUNLIN_ZOO_HE_NORMAL_OUT);
+    dunlin__zoo_init_dense(b, 0.01f);
+    return x;
+}
+
+static dunlin_value add_vgg(dunlin_builder *b, dunlin_value x, int32_t classes, const vgg *spec)
+{
+    x = add_features(b, x, spec);
     x = dunlin__zoo_adaptive_pool(b, x, 7, spec->name, "32 to 63 or 224 to 255");
     x = dunlin_builder_flatten(b, x);
     x = add_dense(b, "classifier.0", x);
@@ -101,4 +118,14 @@ dunlin_value dunlin__zoo_vgg19(dunlin_builder *b, dunlin_value x, int32_t classe
 dunlin_value dunlin__zoo_vgg19_bn(dunlin_builder *b, dunlin_value x, int32_t classes)
 {
     return add_vgg(b, x, classes, &(vgg){"vgg19_bn", {2, 2, 4, 4, 4}, true});
+}
+
+dunlin_value dunlin__zoo_vgg11_cifar(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_small(b, x, classes, &(vgg){"vgg11_cifar", {1, 1, 2, 2, 2}, false});
+}
+
+dunlin_value dunlin__zoo_vgg16_cifar(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_small(b, x, classes, &(vgg){"vgg16_cifar", {2, 2, 3, 3, 3}, false});
 }
