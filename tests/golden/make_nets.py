@@ -99,6 +99,13 @@ def entries(model):
     return [(key, value) for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")]
 
 
+def loss_of(outputs, labels):
+    """Auxiliary heads count 0.3, as torchvision trains them."""
+    if isinstance(outputs, tuple):
+        return loss_of(outputs[0], labels) + 0.3 * sum(loss_of(y, labels) for y in outputs[1:])
+    return F.cross_entropy(outputs.flatten(0, -2), labels.flatten())
+
+
 def train(model, dtype, setup, lr, variant=VARIANTS[0]):
     """Ten steps of one batch each; returns the losses and all entries."""
     image, channels, batch, classes, vocabulary, salt = setup
@@ -124,7 +131,7 @@ def train(model, dtype, setup, lr, variant=VARIANTS[0]):
         for step in range(N_STEPS):
             part = step * batch + (torch.arange(batch) + order) % batch
             optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x[part]).flatten(0, -2), labels[part].flatten())
+            loss = loss_of(model(x[part]), labels[part])
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
@@ -204,7 +211,12 @@ SETUPS = {
     "densenet121": ((64, 3, 4, 10, 0, 0), 1e-6),
     "vgg16": ((32, 3, 4, 10, 0, 0), 1e-5),
     "squeezenet1_1": ((32, 3, 4, 10, 0, -1), 1e-3),
+    # Its auxiliary heads pool 6 x 6 pixels to 4 x 4.
+    "googlenet_aux": ((96, 3, 4, 10, 0, 0), 1e-6),
+    "vit_tiny": ((64, 3, 4, 10, 0, 0), 1e-4),
     "bert_small": ((16, 1, 4, 10, 100, 0), 1e-3),
+    # So few words that some are padding, which is word 0.
+    "bert_tiny": ((16, 1, 4, 10, 9, 0), 1e-2),
     "gpt_tiny": ((16, 1, 4, 1100, 1100, 0), 1e-3),
 }
 
@@ -215,4 +227,6 @@ if __name__ == "__main__":
         options = {"num_classes": setup[3]}
         if setup[4] > 0:
             options |= {"sequence": setup[0], "vocabulary": setup[4]}
+        elif chosen.startswith("vit_"):
+            options["image"] = setup[0]
         make(chosen, lambda: NETWORKS[chosen](**options), setup, lr)

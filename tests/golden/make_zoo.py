@@ -75,6 +75,54 @@ class Bert(nn.Module):
         return self.classifier(torch.tanh(self.pool(x[:, 0])))
 
 
+class Part(nn.Module):
+    """Holds modules under names; what runs them is elsewhere."""
+
+    def __init__(self, /, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+
+class UncasedBert(nn.Module):
+    """Named as transformers' BertForSequenceClassification; token 0 is padding, all tokens are of the first segment."""
+
+    def __init__(self, num_classes=2, vocabulary=30522, sequence=128, layers=2, width=128, heads=2):
+        super().__init__()
+
+        def norm():
+            return nn.LayerNorm(width, 1e-12)
+
+        def layer():
+            attention = Part(self=Part(**{name: nn.Linear(width, width) for name in ("query", "key", "value")}),
+                             output=Part(dense=nn.Linear(width, width), LayerNorm=norm()))
+            return Part(attention=attention, intermediate=Part(dense=nn.Linear(width, 4 * width)),
+                        output=Part(dense=nn.Linear(4 * width, width), LayerNorm=norm()))
+
+        embeddings = Part(word_embeddings=nn.Embedding(vocabulary, width), position_embeddings=nn.Embedding(512, width),
+                          token_type_embeddings=nn.Embedding(2, width), LayerNorm=norm())
+        self.bert = Part(embeddings=embeddings, encoder=Part(layer=nn.ModuleList([layer() for _ in range(layers)])),
+                         pooler=Part(dense=nn.Linear(width, width)))
+        self.classifier, self.heads = nn.Linear(width, num_classes), heads
+
+    def attend(self, part, x, mask):
+        q, k, v = (getattr(part, name)(x).unflatten(2, (self.heads, -1)).transpose(1, 2) for name in ("query", "key", "value"))
+        p = torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + mask, -1)
+        return (p @ v).transpose(1, 2).flatten(2)
+
+    def forward(self, ids):
+        parts = self.bert.embeddings
+        dtype = self.classifier.weight.dtype
+        mask = torch.zeros(ids.shape, dtype=dtype).masked_fill(ids == 0, torch.finfo(dtype).min)[:, None, None]
+        x = parts.word_embeddings(ids) + parts.token_type_embeddings(0 * ids) + parts.position_embeddings.weight[:ids.shape[1]]
+        x = parts.LayerNorm(x)
+        for layer in self.bert.encoder.layer:
+            x = layer.attention.output.LayerNorm(layer.attention.output.dense(self.attend(layer.attention.self, x, mask)) + x)
+            y = nn.functional.gelu(layer.intermediate.dense(x))
+            x = layer.output.LayerNorm(layer.output.dense(y) + x)
+        return self.classifier(torch.tanh(self.bert.pooler.dense(x[:, 0])))
+
+
 class GptAttention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -112,6 +160,67 @@ class Gpt(nn.Module):
 
     def forward(self, x):
         return self.ln_f(self.h(self.wte(x) + self.wpe.weight)) @ self.wte.weight.t()
+
+
+class VitAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.qkv, self.proj = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        n, tokens, width = x.shape
+        q, k, v = self.qkv(x).view(n, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        p = torch.softmax(q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5, -1)
+        return self.proj((p @ v).transpose(1, 2).reshape(n, tokens, width))
+
+
+class VitBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.attn = nn.LayerNorm(width, 1e-6), VitAttention(width, heads)
+        self.norm2, self.mlp = nn.LayerNorm(width, 1e-6), nn.Sequential()
+        self.mlp.fc1, self.mlp.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp.fc2(nn.functional.gelu(self.mlp.fc1(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    """Named as timm's vit_tiny_patch16_224."""
+
+    def __init__(self, num_classes=1000, image=224, patch=16, width=192, heads=3, layers=12):
+        super().__init__()
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, (image // patch) ** 2 + 1, width))
+        self.patch_embed = nn.Sequential()
+        self.patch_embed.proj = nn.Conv2d(3, width, patch, patch)
+        self.blocks = nn.Sequential(*[VitBlock(width, heads) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width, 1e-6), nn.Linear(width, num_classes)
+
+    def forward(self, x):
+        x = self.patch_embed.proj(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1) + self.pos_embed
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+def compare_vit():
+    """The same numbers as torchvision's VisionTransformer of that size, which names its parameters otherwise."""
+    ours, theirs = Vit(7, 32, 4), tv.VisionTransformer(32, 4, 12, 3, 192, 768, num_classes=7)
+    words = [("class_token", "cls_token"), ("conv_proj", "patch_embed.proj"), ("encoder.pos_embedding", "pos_embed"),
+             ("encoder.layers.encoder_layer_", "blocks."), (".ln_1.", ".norm1."), (".ln_2.", ".norm2."), (".in_proj_", ".qkv."),
+             (".out_proj.", ".proj."), ("self_attention", "attn"), (".mlp.0.", ".mlp.fc1."), (".mlp.3.", ".mlp.fc2."),
+             ("encoder.ln.", "norm."), ("heads.head.", "head.")]
+    state = {}
+    for name, value in theirs.state_dict().items():
+        for word, other in words:
+            name = name.replace(word, other)
+        state[name] = value + 0.1 * torch.randn(value.shape)
+    ours.load_state_dict(state)
+    theirs.load_state_dict(dict(zip(theirs.state_dict(), state.values())))
+    x = torch.randn(3, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.allclose(ours.eval()(x), theirs.eval()(x), atol=1e-5), "not torchvision's numbers"
 
 
 class Double(nn.Module):
@@ -181,7 +290,12 @@ NETWORKS = {"lenet5": LeNet5, "mobilenet_v1": MobileNetV1,
                 "shufflenet_v2_x0_5", "shufflenet_v2_x1_0")},
             "har_fcn": sensors.HarFcn,
             "googlenet": without_heads("googlenet"), "inception_v3": without_heads("inception_v3"),
+            "googlenet_aux": lambda **options: tv.googlenet(aux_logits=True, init_weights=False, **options),
+            "inception_v3_aux": lambda: tv.inception_v3(aux_logits=True, init_weights=False),
             "unet": UNet, "unet_small": lambda: UNet(4, 16, 3),
+            "vit_tiny": Vit, "vit_tiny_patch4": lambda: Vit(10, 32, 4),
+            "bert_tiny": UncasedBert,
+            "bert_small_masked": lambda **options: UncasedBert(**{"layers": 4, "width": 512, "heads": 8, **options}),
             "gpt_tiny": Gpt, "gpt_small": lambda: Gpt(vocabulary=30522, sequence=128, width=512, heads=8)}
 
 
@@ -193,6 +307,7 @@ def check_number(text):
 
 
 def main():
+    compare_vit()
     with open("data/zoo.txt", "w") as out:
         for name, network in NETWORKS.items():
             model = network()

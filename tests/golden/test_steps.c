@@ -4,10 +4,14 @@
  */
 #include "steps.h"
 
+#include <dunlin/several.h>
+
 #include <criterion/criterion.h>
 
 #include <kernels/api/kernels.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static dunlin_model *make_model(const char *name, const steps_setup *setup)
 {
@@ -28,6 +32,25 @@ static dunlin_model *make_model(const char *name, const steps_setup *setup)
     return model;
 }
 
+/* The weights that a network with auxiliary heads is trained with: "logits,aux2=0.3,aux1=0.3". */
+static int32_t find_losses(const char *name, const dunlin_model *model,
+                           dunlin_output_loss losses[DUNLIN_MODEL_MAX_OUTPUTS])
+{
+    const char *at = dunlin_zoo_outputs(name);
+    int32_t n = 0;
+    for (; at != NULL && *at != '\0'; n++) {
+        dunlin_model_output output = DUNLIN_MODEL_OUTPUT_INIT;
+        const char *value = at + strcspn(at, "=,");
+        cr_assert(dunlin_model_get_output(model, n, &output) == DUNLIN_OK);
+        losses[n] = (dunlin_output_loss)DUNLIN_OUTPUT_LOSS_INIT;
+        losses[n].name = output.name;
+        losses[n].weight = *value == '=' ? strtof(value + 1, NULL) : 1.0F;
+        at += strcspn(at, ",");
+        at += *at == ',' ? 1 : 0;
+    }
+    return n;
+}
+
 /* Without fusing, large networks run on the best instruction set alone: they take their time. */
 static void check(const char *name, bool is_large)
 {
@@ -36,6 +59,9 @@ static void check(const char *name, bool is_large)
     for (int i = 0; dunlin__kernels_isa(i / 2) != NULL; i++) {
         char what[32];
         dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+        dunlin_output_loss losses[DUNLIN_MODEL_MAX_OUTPUTS];
+        options.n_outputs = find_losses(name, model, losses);
+        options.outputs = options.n_outputs > 0 ? losses : NULL;
         options.isa = dunlin__kernels_isa(i / 2);
         options.no_fuse = i % 2 != 0;
         if (options.no_fuse && is_large && i > 1) {
@@ -87,9 +113,26 @@ Test(golden_steps, vgg16)
     check("vgg16", true);
 }
 
+/* With both auxiliary heads. */
+Test(golden_steps, googlenet_aux)
+{
+    check("googlenet_aux", true);
+}
+
+Test(golden_steps, vit_tiny)
+{
+    check("vit_tiny", false);
+}
+
 Test(golden_steps, bert_small)
 {
     check("bert_small", false);
+}
+
+/* With padding at any place, which no token looks at. */
+Test(golden_steps, bert_tiny)
+{
+    check("bert_tiny", false);
 }
 
 /* Its vocabulary is large enough that the loss makes the logits itself, unless it is not fused. */

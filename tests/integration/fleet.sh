@@ -146,6 +146,16 @@ for r in run["rounds"]:
 assert run["rounds"][1]["loss"] < run["rounds"][0]["loss"] < 4, run["rounds"]
 PYTHON
 
+# Who says it, by role: a device has one class; server and devices make the network in the sizes of the data.
+"$bin/dunlin-fleet" --serve --model bert_tiny --dataset made_roles --max-examples 400 --partition roles --clients 10 --cohort 5 --rounds 1 \
+    --batch 8 --lr 0.03 --seed 1 --json "$work/roles.json" >"$work/out"
+python3 - "$work/roles.json" <<'PYTHON'
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert run["setup"]["dataset"] == "made speeches", run["setup"]
+assert 0 < run["rounds"][0]["loss"] < 4 and "perplexity" not in run["rounds"][0], run["rounds"]
+PYTHON
+
 # Devices that diverge: rounds are taken back or fail, the run ends with its rounds and a model.
 "$bin/dunlin-fleet" --serve --clients 6 --cohort 3 --rounds 4 --dataset synthetic --max-examples 300 --lr 1000 --rollback 0.3 \
     --json "$work/wild.json" >"$work/out"

@@ -140,6 +140,16 @@ Test(exact_zoo, bert_small, .timeout = 1800)
     check(8, "bert_small", 0, 4, false, true);
 }
 
+Test(exact_zoo, vit_tiny_patch4, .timeout = 1800)
+{
+    check(11, "vit_tiny_patch4", 16, 4, false, true);
+}
+
+Test(exact_zoo, bert_tiny, .timeout = 1800)
+{
+    check(12, "bert_tiny", 0, 4, false, true);
+}
+
 Test(exact_zoo, mobilenet_v2_with_ghosts, .timeout = 1800)
 {
     check_with(9, "mobilenet_v2", 64, 8, true, true, 3);

@@ -13,6 +13,8 @@
 
 #define TOKENS "synthetic_tokens"
 #define MADE_TEXT "made_text"
+#define SPEECH_TOKENS 1024
+#define SPEECH_LENGTH 64
 #define PASSES 2 /* over the files of a user's tables: to count, then to take */
 
 const char *data_choose(const char *data, const char *dataset, data_choice *out_choice)
@@ -51,9 +53,16 @@ static bool is_own(const data_choice *choice)
     return begins(choice->name, "npy:") || begins(choice->name, "csv:") || data_is_folder(choice);
 }
 
+bool data_is_speeches(const data_choice *choice)
+{
+    return strcmp(choice->name, "shakespeare_roles") == 0 ||
+           strcmp(choice->name, "made_roles") == 0;
+}
+
 bool data_is_text(const data_choice *choice)
 {
-    return begins(choice->name, "shakespeare") || strcmp(choice->name, MADE_TEXT) == 0;
+    return !data_is_speeches(choice) &&
+           (begins(choice->name, "shakespeare") || strcmp(choice->name, MADE_TEXT) == 0);
 }
 
 bool data_has_own_shape(const data_choice *choice)
@@ -116,7 +125,8 @@ static const struct {
     {"wisdm", 43, 43, 6},      {"spsw_har", 37, 37, 5},
     {"shapes", 3, 0, 4},       {"pairs", 1, 0, 2},
     {"shakespeare", 0, 0, 65}, {"shakespeare_bpe", 0, 0, 1024},
-    {MADE_TEXT, 0, 0, 28},
+    {MADE_TEXT, 0, 0, 28},     {"shakespeare_roles", 0, 0, 10},
+    {"made_roles", 0, 0, 10},
 };
 #define N_SPECIAL (sizeof special / sizeof special[0])
 
@@ -180,6 +190,10 @@ void data_fill_zoo(const data_choice *choice, const char *model, dunlin_zoo_opti
     if (options->vocabulary == 0 && data_is_text(choice)) {
         options->vocabulary = options->classes;
     }
+    if (options->vocabulary == 0 && data_is_speeches(choice)) {
+        options->vocabulary = SPEECH_TOKENS;
+        options->sequence = options->sequence == 0 ? SPEECH_LENGTH : options->sequence;
+    }
     if (options->image == 0 && special[i].n_features > 0) {
         options->image = 1;
     }
@@ -201,6 +215,9 @@ const char *data_default_model(const data_choice *choice)
     }
     if (data_is_text(choice)) {
         return "gpt_tiny";
+    }
+    if (data_is_speeches(choice)) {
+        return "bert_tiny";
     }
     return data_n_features(choice) > 0 || begins(choice->name, "csv:") ? "har_mlp" : "lenet5";
 }
@@ -241,6 +258,26 @@ static bool fit_pictures(const dunlin_model *model, dunlin_dataset_options *opti
     return true;
 }
 
+/* A class for each row of tokens. */
+static const char *fit_speeches(const data_choice *choice, const dunlin_model *model,
+                                const char *model_name, dunlin_dataset_options *options)
+{
+    static _Thread_local char why[256];
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    if (dunlin_model_vocabulary(model) == 0 || shape.n_dims != 1 ||
+        dunlin_model_n_labels(model) != 1) {
+        (void)snprintf(why, sizeof why,
+                       "%s has rows of tokens with a class each, which %s does not take: bert_tiny "
+                       "does",
+                       choice->name, model_name);
+        return why;
+    }
+    options->shape = shape;
+    options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
+    options->classes = (int32_t)dunlin_model_n_outputs(model);
+    return NULL;
+}
+
 const char *data_fit(const data_choice *choice, const dunlin_model *model, const char *model_name,
                      const char **out_name, dunlin_dataset_options *options)
 {
@@ -263,6 +300,9 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
         fill_inputs(model, options);
         return NULL;
     }
+    if (data_is_speeches(choice)) {
+        return fit_speeches(choice, model, model_name, options);
+    }
     if (dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1) {
         if (strcmp(choice->name, "synthetic") != 0 && strcmp(choice->name, TOKENS) != 0) {
             (void)snprintf(why, sizeof why, "%s reads tokens: --dataset synthetic has them",
@@ -272,6 +312,7 @@ const char *data_fit(const data_choice *choice, const dunlin_model *model, const
         *out_name = TOKENS;
         options->sequence = (int32_t)shape.dims[0];
         options->vocabulary = (int32_t)dunlin_model_vocabulary(model);
+        options->classes = (int32_t)dunlin_model_n_outputs(model);
         return NULL;
     }
     const int32_t n_features = data_n_features(choice);

@@ -32,6 +32,9 @@ bool data_is_folder(const data_choice *choice);
 /* Whether it is a text, whose tokens have the next ones as labels. */
 bool data_is_text(const data_choice *choice);
 
+/* Whether it is rows of tokens with a class each: what somebody says, and who. */
+bool data_is_speeches(const data_choice *choice);
+
 /* Whether its examples take the shape that is asked for, whatever that is. */
 bool data_has_own_shape(const data_choice *choice);
 

@@ -72,7 +72,8 @@ static const arg args[] = {
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, cifar100_coarse, "
      "wisdm, "
-     "spsw_har or synthetic; shakespeare, shakespeare_bpe; random; npy:X,Y, csv:FILE, folder:DIR",
+     "spsw_har or synthetic; shakespeare, shakespeare_bpe, shakespeare_roles; random; npy:X,Y, "
+     "csv:FILE, folder:DIR",
      0, 0, 0},
     {"--data", ARG_TEXT, AT(data), "DIR", "where data sets are (else DUNLIN_DATA)", 0, 0, 0},
     {"--max-examples", ARG_I64, AT(max_examples), "N", "share out the first N examples only", 1,

@@ -99,7 +99,9 @@ static void add_judges(const fleet_flags *flags, json_t *task)
 int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path)
 {
     const dunlin_shape shape = dunlin_dataset_shape(world->dataset);
-    const bool is_text = data_is_text(&flags->choice); /* has neither image nor channels */
+    const bool has_speeches = data_is_speeches(&flags->choice);
+    /* has neither image nor channels */
+    const bool is_text = data_is_text(&flags->choice) || has_speeches;
     json_t *plan =
         json_pack("{s:I, s:I, s:f, s:f, s:f, s:b}", "epochs", (json_int_t)flags->epochs, "batch",
                   (json_int_t)world->batch, "lr", flags->lr, "momentum", flags->momentum,
@@ -128,6 +130,11 @@ int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const c
     fleet_unequal_json(flags, task, plan);
     fleet_secagg_json(flags, task);
     add_judges(flags, task);
+    if (has_speeches) {
+        (void)json_object_set_new(task, "sequence", json_integer((json_int_t)shape.dims[0]));
+        (void)json_object_set_new(task, "vocabulary",
+                                  json_integer((json_int_t)dunlin_model_vocabulary(world->model)));
+    }
     if (flags->local != NULL) {
         (void)json_object_set_new(task, "local", json_string(flags->local));
     }

@@ -90,7 +90,7 @@ static int open_first(const fleet_flags *flags, fleet_world *world)
     const size_t n = strlen(flags->model);
     dunlin_error error = {0};
     const bool is_file = n > 5 && strcmp(flags->model + n - 5, ".onnx") == 0;
-    if (!is_file && data_is_text(&flags->choice)) {
+    if (!is_file && (data_is_text(&flags->choice) || data_is_speeches(&flags->choice))) {
         dunlin_zoo_options zoo = DUNLIN_ZOO_OPTIONS_INIT;
         data_fill_zoo(&flags->choice, flags->model, &zoo);
         return dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) == DUNLIN_OK

@@ -40,9 +40,40 @@ static int take_output(train_flags *flags, char *piece)
     return EXIT_OK;
 }
 
+/* Outputs of a ready-made network that are not named are not trained. */
+static int add_unnamed(train_flags *flags)
+{
+    train_outputs *outputs = &flags->outputs;
+    const char *own = dunlin_zoo_outputs(flags->model);
+    for (const char *at = own; at != NULL && *at != '\0';) {
+        const size_t length = strcspn(at, "=,");
+        bool is_named = false;
+        for (int32_t i = 0; i < outputs->n; i++) {
+            is_named = is_named || (strlen(outputs->losses[i].name) == length &&
+                                    memcmp(outputs->losses[i].name, at, length) == 0);
+        }
+        if (!is_named) {
+            char *piece = outputs->own + (at - own);
+            (void)snprintf(piece, sizeof outputs->own - (size_t)(at - own), "%.*s", (int)length,
+                           at);
+            const int status = take_output(flags, piece);
+            if (status != EXIT_OK) {
+                return status;
+            }
+            outputs->losses[outputs->n - 1].weight = 0.0F;
+        }
+        at += strcspn(at, ",");
+        at += *at == ',' ? 1 : 0;
+    }
+    return EXIT_OK;
+}
+
 int train_check_several(train_flags *flags)
 {
     train_outputs *outputs = &flags->outputs;
+    if (flags->outputs_given == NULL) {
+        flags->outputs_given = dunlin_zoo_outputs(flags->model);
+    }
     if (flags->outputs_given == NULL) {
         return EXIT_OK;
     }
@@ -63,7 +94,7 @@ int train_check_several(train_flags *flags)
                                  used > 0 ? "," : "", piece);
         piece = comma == NULL ? NULL : comma + 1;
     }
-    return status;
+    return status == EXIT_OK ? add_unnamed(flags) : status;
 }
 
 void train_choose_outputs(const train_flags *flags, dunlin_trainer_options *options)

@@ -118,7 +118,8 @@ int train_open_model(const train_flags *flags, dunlin_model **out_model)
         dunlin_error error = {0};
         dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
                                       .image = (int32_t)flags->image,
-                                      .classes = (int32_t)flags->classes};
+                                      .classes = (int32_t)flags->classes,
+                                      .sequence = (int32_t)flags->length};
         data_fill_zoo(&flags->choice, flags->model, &options);
         dunlin_status status =
             dunlin_model_from_zoo(flags->model, &options, NULL, out_model, &error);

@@ -38,6 +38,7 @@ typedef struct train_moment {
 typedef struct train_outputs {
     char pieces[1024];
     char names[1024]; /* with commas */
+    char own[256];    /* of a ready-made network: those that are not trained */
     dunlin_output_loss losses[DUNLIN_MODEL_MAX_OUTPUTS];
     int32_t n; /* 0: not given */
 } train_outputs;

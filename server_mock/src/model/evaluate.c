@@ -42,7 +42,9 @@ static dunlin_status open_model(const dunlin__server_task *task, const dunlin_al
     dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
                               .image = (int32_t)task->image,
                               .channels = (int32_t)task->channels,
-                              .classes = (int32_t)task->classes};
+                              .classes = (int32_t)task->classes,
+                              .sequence = (int32_t)task->sequence,
+                              .vocabulary = (int32_t)task->vocabulary};
     return dunlin_model_from_zoo(task->model, &zoo, alloc, out_model, error);
 }
 

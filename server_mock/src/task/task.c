@@ -38,6 +38,8 @@ static const dunlin__task_field task_fields[] = {
     TASK("classes", classes, DUNLIN_TASK_U32, 0, 1e6, 0),
     TASK("image", image, DUNLIN_TASK_U32, 0, 4096, 0),
     TASK("channels", channels, DUNLIN_TASK_U32, 0, 64, 0),
+    TASK("sequence", sequence, DUNLIN_TASK_U32, 0, 65536, 0),
+    TASK("vocabulary", vocabulary, DUNLIN_TASK_U32, 0, 1e6, 0),
     TASK("rounds", rounds, DUNLIN_TASK_U64, 1, DUNLIN_SERVER_ROUNDS, REQUIRED),
     TASK("evaluate_every", evaluate_every, DUNLIN_TASK_U64, 0, DUNLIN_SERVER_ROUNDS, 0),
     TASK("cohort", cohort, DUNLIN_TASK_U32, 1, DUNLIN_SERVER_CLIENTS, REQUIRED),

@@ -138,6 +138,7 @@ typedef struct dunlin__server_task {
     uint32_t classes;
     uint32_t image;
     uint32_t channels;
+    uint32_t sequence, vocabulary; /* of a network that reads tokens; 0: its own */
     uint64_t rounds;
     uint64_t evaluate_every; /* every N-th round devices evaluate instead of training; 0: none */
     uint32_t cohort;

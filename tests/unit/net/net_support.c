@@ -107,6 +107,9 @@ int32_t net_zoo_image(const char *name)
     if (strcmp(name, "alexnet") == 0) {
         return 63;
     }
+    if (strcmp(name, "inception_v3_aux") == 0) {
+        return 299;
+    }
     return strcmp(name, "inception_v3") == 0 ? 75 : 32;
 }
 

@@ -416,3 +416,53 @@ Test(builder, pools_that_are_refused)
         cr_assert_not_null(strstr(error.text, texts[i]), "%s", error.text);
     }
 }
+
+Test(builder, images_as_tokens)
+{
+    dunlin_builder *b = begin(NULL);
+    dunlin_model *model = NULL;
+    const dunlin_conv_options cut = {.struct_size = sizeof cut, .stride = 4};
+    dunlin_value x = dunlin_builder_conv(b, "patch", image(b, 3, 12), 6, 4, &cut);
+    x = dunlin_builder_class_token(b, "class", dunlin_builder_image_tokens(b, x));
+    x = dunlin_builder_dense(b, "head", dunlin_builder_mean(b, x, 0), 5);
+    cr_assert_eq(dunlin_builder_finish(b, x, &model, NULL), DUNLIN_OK);
+    const dunlin_net_param *token = &model->net.params[net_find_param(&model->net, "class")];
+    cr_expect(token->shape.n_dims == 3 && token->n_elements == 6);
+    cr_expect(token->role == DUNLIN_PARAMETER_TRAINABLE);
+    expect_shape(model, "class/out", 2, (int64_t[]){1, 6});
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        const dunlin_shape *shape = &model->net.values[node->output].shape;
+        cr_expect(node->kind != DUNLIN_OP_REARRANGE ||
+                  (shape->dims[0] == 9 && shape->dims[1] == 6));
+        cr_expect(node->kind != DUNLIN_OP_STACK || (shape->dims[0] == 10 && shape->dims[1] == 6));
+    }
+    dunlin_model_destroy(model);
+
+    b = begin(NULL);
+    x = dunlin_builder_input_signal(b, "x", 4, 9);
+    x = dunlin_builder_image_tokens(b, x);
+    x = dunlin_builder_dense(b, "head", dunlin_builder_mean(b, x, 0), 5);
+    cr_assert_eq(dunlin_builder_finish(b, x, &model, NULL), DUNLIN_OK);
+    cr_expect_eq(model->net.params[net_find_param(&model->net, "head.weight")].shape.dims[1], 4);
+    dunlin_model_destroy(model);
+}
+
+Test(builder, what_cannot_be_tokens)
+{
+    dunlin_builder *b = begin(NULL);
+    dunlin_value x = dunlin_builder_input(b, "x", &(dunlin_shape){2, {5, 4}});
+    expect_refused(b, dunlin_builder_image_tokens(b, x), DUNLIN_ARGUMENT,
+                   "only images and signals become tokens");
+    b = begin(NULL);
+    x = image(b, 3, 8);
+    expect_refused(b, dunlin_builder_class_token(b, "class", x), DUNLIN_ARGUMENT,
+                   "goes before rows of tokens");
+    b = begin(NULL);
+    x = dunlin_builder_image_tokens(b, image(b, 3, 8));
+    expect_refused(b, dunlin_builder_class_token(b, NULL, x), DUNLIN_ARGUMENT, "needs a name");
+    b = begin(NULL);
+    x = image(b, 3, 8);
+    expect_refused(b, dunlin_builder_class_token(b, "class", x + 7), DUNLIN_ARGUMENT,
+                   "goes before rows of tokens");
+}

@@ -3,6 +3,8 @@
  */
 #include "net_support.h"
 
+#include <dunlin/several.h>
+
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -57,7 +59,7 @@ Test(zoo, parameters_of_torchvision)
         }
         dunlin_model_destroy(model);
     }
-    cr_assert(feof(in) && n_networks == 32, "%d networks", n_networks);
+    cr_assert(feof(in) && n_networks == 38, "%d networks", n_networks);
     fclose(in);
 }
 
@@ -103,6 +105,8 @@ Test(zoo, sizes_of_images)
     expect_heights("ds_cnn", (int64_t[]){49, 25, 1}, 3);
     expect_heights("unet", (int64_t[]){256, 128, 64, 32, 16, 32, 64, 128, 256}, 9);
     expect_heights("unet_small", (int64_t[]){32, 16, 8, 4, 8, 16, 32}, 7);
+    expect_heights("vit_tiny", (int64_t[]){224, 14}, 2);
+    expect_heights("vit_tiny_patch4", (int64_t[]){32, 8}, 2);
     expect_heights("squeezenet1_1", (int64_t[]){224, 111, 55, 27, 13, 1}, 6);
 }
 
@@ -249,8 +253,21 @@ Test(zoo, first_values_of_torchvision)
         {"alexnet", "classifier.6.bias", DUNLIN_PARAM_UNIFORM, 0.015625},
         {"googlenet", "inception3a.branch1.conv.weight", DUNLIN_PARAM_NORMAL, 0.01},
         {"googlenet", "fc.bias", DUNLIN_PARAM_UNIFORM, 0.03125},
+        {"vit_tiny", "blocks.3.attn.qkv.weight", DUNLIN_PARAM_NORMAL, 0.02},
+        {"vit_tiny", "blocks.3.attn.qkv.bias", DUNLIN_PARAM_CONSTANT, 0.0},
+        {"vit_tiny", "pos_embed", DUNLIN_PARAM_NORMAL, 0.02},
+        {"vit_tiny", "cls_token", DUNLIN_PARAM_NORMAL, 1e-6},
+        {"vit_tiny", "patch_embed.proj.weight", DUNLIN_PARAM_UNIFORM,
+         0.0360844}, /* 1 / sqrt(768) */
+        {"bert_tiny", "bert.embeddings.token_type_embeddings.weight", DUNLIN_PARAM_NORMAL, 0.02},
+        {"bert_tiny", "bert.encoder.layer.1.output.dense.weight", DUNLIN_PARAM_NORMAL, 0.02},
+        {"bert_tiny", "bert.embeddings.LayerNorm.weight", DUNLIN_PARAM_CONSTANT, 1.0},
         {"inception_v3", "Mixed_6b.branch7x7_2.conv.weight", DUNLIN_PARAM_NORMAL, 0.1},
         {"inception_v3", "fc.weight", DUNLIN_PARAM_NORMAL, 0.1},
+        {"inception_v3_aux", "AuxLogits.conv1.conv.weight", DUNLIN_PARAM_NORMAL, 0.1},
+        {"inception_v3_aux", "AuxLogits.fc.weight", DUNLIN_PARAM_NORMAL, 0.001},
+        {"inception_v3_aux", "fc.weight", DUNLIN_PARAM_NORMAL, 0.1},
+        {"googlenet_aux", "aux1.fc1.weight", DUNLIN_PARAM_NORMAL, 0.01},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         model = make(known[i].network, NULL);
@@ -260,4 +277,101 @@ Test(zoo, first_values_of_torchvision)
         cr_expect_float_eq(param->bound, known[i].bound, 1e-6, "%s", known[i].parameter);
         dunlin_model_destroy(model);
     }
+}
+
+/* timm's and transformers' layer norms have an eps of their own. */
+Test(zoo, layer_norms)
+{
+    const struct {
+        const char *network;
+        float eps;
+        int n_norms;
+    } known[] = {{"vit_tiny_patch4", 1e-6F, 25}, {"bert_tiny", 1e-12F, 5}, {"gpt_tiny", 1e-5F, 9}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        dunlin_model *model = make(known[i].network, NULL);
+        int n_norms = 0;
+        for (size_t k = 0; k < model->net.n_nodes; k++) {
+            if (model->net.nodes[k].kind == DUNLIN_OP_LAYER_NORM) {
+                cr_expect_eq(model->net.nodes[k].u.layer_norm.eps, known[i].eps, "%s",
+                             known[i].network);
+                n_norms++;
+            }
+        }
+        cr_expect_eq(n_norms, known[i].n_norms, "%s", known[i].network);
+        dunlin_model_destroy(model);
+    }
+}
+
+/* Every attention of it hides padding; its tokens are those of the words, not of the two segments.
+ */
+Test(zoo, masks_of_bert)
+{
+    dunlin_model *model = make("bert_small_masked", NULL);
+    int n_attentions = 0;
+    for (size_t k = 0; k < model->net.n_nodes; k++) {
+        const dunlin_net_node *node = &model->net.nodes[k];
+        n_attentions += node->kind == DUNLIN_OP_ATTENTION && node->u.attention.has_mask &&
+                                node->u.attention.heads == 8
+                            ? 1
+                            : 0;
+    }
+    cr_expect_eq(n_attentions, 4);
+    cr_expect_eq(dunlin_model_vocabulary(model), 30522);
+    cr_expect_eq(dunlin_model_n_outputs(model), 2);
+    dunlin_model_destroy(model);
+}
+
+Test(zoo, sizes_that_do_not_fit)
+{
+    const struct {
+        const char *network;
+        int32_t image, sequence;
+        const char *says;
+    } known[] = {{"vit_tiny", 40, 0, "40 pixels a side is not made of patches of 16"},
+                 {"vit_tiny_patch4", 30, 0, "30 pixels a side is not made of patches of 4"},
+                 {"bert_tiny", 0, 513, "513 tokens; its table of positions has 512"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options),
+                                            .image = known[i].image,
+                                            .sequence = known[i].sequence};
+        dunlin_model *model = NULL;
+        dunlin_error error = {0};
+        cr_assert_eq(dunlin_model_from_zoo(known[i].network, &options, NULL, &model, &error),
+                     DUNLIN_UNSUPPORTED);
+        cr_expect_null(model);
+        net_expect_line(&error, DUNLIN_UNSUPPORTED, known[i].says);
+        cr_expect_not_null(strstr(error.text, known[i].says), "'%s'", error.text);
+    }
+}
+
+Test(zoo, auxiliary_heads)
+{
+    const struct {
+        const char *network, *outputs;
+        int32_t n;
+        const char *names[3];
+    } known[] = {{"googlenet_aux", "logits,aux2=0.3,aux1=0.3", 3, {"logits", "aux2", "aux1"}},
+                 {"inception_v3_aux", "logits,aux=0.4", 2, {"logits", "aux"}}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        dunlin_model *model = make(known[i].network, NULL);
+        cr_expect_str_eq(dunlin_zoo_outputs(known[i].network), known[i].outputs);
+        cr_assert_eq(dunlin_model_count_outputs(model), known[i].n);
+        for (int32_t k = 0; k < known[i].n; k++) {
+            dunlin_model_output output = DUNLIN_MODEL_OUTPUT_INIT;
+            cr_assert_eq(dunlin_model_get_output(model, k, &output), DUNLIN_OK);
+            cr_expect_str_eq(output.name, known[i].names[k]);
+            cr_expect(output.n_labels == 1 && output.n_numbers == 1000);
+        }
+        dunlin_model_destroy(model);
+    }
+    cr_expect_null(dunlin_zoo_outputs("googlenet"));
+    cr_expect_null(dunlin_zoo_outputs("none"));
+    cr_expect_null(dunlin_zoo_outputs(NULL));
+    /* 3 pixels a side do not become 4. */
+    const dunlin_zoo_options options = {.struct_size = sizeof(dunlin_zoo_options), .image = 48};
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_model_from_zoo("googlenet_aux", &options, NULL, &model, &error),
+                 DUNLIN_UNSUPPORTED);
+    net_expect_line(&error, DUNLIN_UNSUPPORTED, "a multiple of 32");
 }

@@ -158,3 +158,20 @@ Test(evaluate, remainders_join_where_there_are_batch_statistics)
         test_server_end(&fixture);
     }
 }
+
+/* A network that reads tokens, in the sizes of the task; a set of the same is judged by it. */
+Test(evaluate, sizes_of_tokens)
+{
+    test_server fixture;
+    dunlin_error error = {0};
+    dunlin_server_options options = {.n_threads = 1, .test_set = "made_roles"};
+    const char *text = "{\"population\": \"phones\", \"task\": \"roles\", \"model\": \"bert_tiny\","
+                       " \"classes\": 10, \"sequence\": 24, \"vocabulary\": 300, \"rounds\": 1,"
+                       " \"cohort\": 1, \"test_examples\": 40}";
+    test_server_folder(&fixture);
+    cr_assert_eq(open_task(&fixture, text, &options, &error), DUNLIN_OK, "%s", error.text);
+    /* Of two classes and 30,522 words it has 4,386,178. */
+    cr_expect_eq(fixture.server.layout.n_values, 4386178 - (30522 - 300) * 128 + 8 * 129);
+    test_server_close(&fixture);
+    test_server_end(&fixture);
+}

@@ -1,6 +1,7 @@
 /*
- * attention.h - layers of decoders: attention that looks back only, shares heads of keys and
- * values, adds constant masks, turns queries and keys by their place; RMSNorm.
+ * attention.h - more layers of transformers: attention that looks back only, shares heads of keys
+ * and values, adds constant masks, turns queries and keys by their place; RMSNorm; images as
+ * tokens.
  *
  * Example: a decoder's layer over 16 tokens of 32 numbers, 4 heads of which 2 share keys.
  *
@@ -79,6 +80,21 @@ DUNLIN_API dunlin_value dunlin_builder_attention_with(dunlin_builder *builder, c
  * @return its value, (tokens); negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_padding_mask(dunlin_builder *builder, dunlin_value tokens,
                                                     int32_t padding);
+
+/** The pixels of an image (C, H, W) as tokens, (H x W, C), row by row; of a signal (C, L) its
+ * samples, (L, C). Nothing is moved: they lie so. After a convolution whose stride is its kernel,
+ * tokens are patches.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_image_tokens(dunlin_builder *builder, dunlin_value input);
+
+/** One token more before the others, (tokens, features) to (1 + tokens, features): a parameter
+ * called `name` alone, (1, 1, features), the same for all examples, as vision transformers read
+ * their class from.
+ *
+ * @return its value; negative after an error. */
+DUNLIN_API dunlin_value dunlin_builder_class_token(dunlin_builder *builder, const char *name,
+                                                   dunlin_value input);
 
 /** RMSNorm (Zhang and Sennrich 2019) over the last dimension: x / sqrt(mean of x^2 + eps) times a
  * scale, "name.weight", ones at first. `eps` 0: 1e-5. @return its value; negative after an error.

@@ -25,6 +25,12 @@
  *                    first, learnt from the training split: 1,024 of them or options.vocabulary,
  *                    at most 16,384. dunlin_dataset_note() has a checksum of what they stand for
  *   "made_text"      none: what made roles say, by bytes, from the seed
+ *   "shakespeare_roles"  tinyshakespeare/input.txt: who says it? Speeches of the ten roles
+ *                    (options.classes) that have the most, as rows of 64 tokens (or options.shape,
+ *                    options.sequence) of byte pairs, 1,024 or options.vocabulary: 1 stands before
+ *                    a speech, 0 is padding behind it. The last tenth of a role's speeches is the
+ *                    test split. Roles are the natural clients, so each has one class
+ *   "made_roles"     none: the same of made roles, from the seed
  *   "fashion_mnist"  fashion-mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist"          mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz
  *   "mnist_writers"  the same, and mnist-writers/qmnist-{train,test}-labels-idx2-int.gz
@@ -148,7 +154,8 @@ typedef struct dunlin_dataset_options {
                              0, the inputs are tokens */
     dunlin_shape shape;   /* what the model takes, without the batch: random and a user's own files
                              have it if they can; n_dims 0: not said. Others do not look at it */
-    int32_t classes;      /* random: labels are below it, at most 65536; 0: 10 */
+    int32_t classes;      /* random: labels are below it, at most 65536; roles: so many; 0: 10.
+                             synthetic_tokens: the most, 10 otherwise */
     uint64_t index_bytes; /* folder: the most that its index may take, which is counted before it is
                              made; BUDGET with the number of files otherwise. 0: any number */
     uint64_t decode_bytes; /* folder: the most that decoding and resizing may take at a time, on all

@@ -318,9 +318,12 @@ typedef struct dunlin_zoo_options {
  * "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0" (without stochastic depth),
  * "shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "resnet18", "resnet34", "resnet50", "resnet101",
  * "densenet121", "alexnet", "vgg11", "vgg13", "vgg16", "vgg19", each of these also with batch norm
- * ("vgg16_bn"), "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two without
- * their auxiliary heads; "bert_small", "gpt_tiny" and "gpt_small" (their classes are their
- * vocabulary); dunlin_zoo_name() lists all. `options` may be NULL.
+ * ("vgg16_bn"), "squeezenet1_1", "googlenet", and "inception_v3" (299x299), the last two also with
+ * their auxiliary heads ("googlenet_aux", "inception_v3_aux", dunlin/several.h); with timm's
+ * "vit_tiny" (patches of 16 x 16) and "vit_tiny_patch4" (32x32, 3, 10); "bert_tiny" and
+ * "bert_small_masked" with a mask of padding, which is token 0 (transformers' parameters, 2
+ * classes); "bert_small", "gpt_tiny" and "gpt_small" (their classes are their vocabulary);
+ * dunlin_zoo_name() lists all. `options` may be NULL.
  *
  * @return OK; UNSUPPORTED with known names in the detail, those like it first, or when the network
  * cannot take the image size; MODEL when the image is too small; ARGUMENT, VERSION, MEMORY.

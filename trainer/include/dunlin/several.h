@@ -14,7 +14,7 @@
  * auxiliary heads take it. Metrics have the weighted sum as their loss, and else are the first
  * output's; dunlin_trainer_get_output_metrics() has each output's own. Predictions are the first
  * output's too, but for dunlin_trainer_predict_output(). Class weights belong to the first output,
- * labels cannot be ignored with several, and a precision of integers has one output. Costs are
+ * labels are ignored in each that has labels, and a precision of integers has one output. Costs are
  * measured where one answer does for all outputs (MISMATCH else).
  *
  * Losses with a margin m compare embeddings; t in [0, 1] is a target. DUNLIN_LOSS_CONTRASTIVE over
@@ -82,6 +82,11 @@ DUNLIN_API dunlin_value dunlin_builder_share(dunlin_builder *builder, dunlin_val
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_builder_finish_outputs(
     dunlin_builder *builder, const dunlin_value *outputs, const char *const *names, int32_t n,
     dunlin_model **out_model, dunlin_error *out_error);
+
+/** @return the outputs of the ready-made network of that name, if it has several, and the weights
+ * of their losses that its authors train with, as dunlin-train --outputs takes them:
+ * "logits,aux2=0.3,aux1=0.3" of "googlenet_aux". NULL: there is no such network, or it has one. */
+DUNLIN_API const char *dunlin_zoo_outputs(const char *name);
 
 /** |left - right|, of two values of one shape. @return its value; negative after an error. */
 DUNLIN_API dunlin_value dunlin_builder_abs_difference(dunlin_builder *builder, dunlin_value left,

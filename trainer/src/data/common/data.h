@@ -117,8 +117,13 @@ dunlin_status dunlin__data_load_shakespeare(dunlin_dataset *set, const dunlin_da
 dunlin_status dunlin__data_load_shakespeare_pairs(dunlin_dataset *set,
                                                   const dunlin_data_request *request,
                                                   dunlin_error *error);
+dunlin_status dunlin__data_load_shakespeare_roles(dunlin_dataset *set,
+                                                  const dunlin_data_request *request,
+                                                  dunlin_error *error);
 dunlin_status dunlin__data_load_made_text(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error);
+dunlin_status dunlin__data_load_made_roles(dunlin_dataset *set, const dunlin_data_request *request,
+                                           dunlin_error *error);
 dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_request *request,
                                        dunlin_error *error);
 /* Of a user's own files: "npy:...", "csv:..."; false: the name does not begin so. */

@@ -270,6 +270,18 @@ static dunlin_status read_file(dunlin_dataset *set, const dunlin_data_request *r
     return status;
 }
 
+dunlin_status dunlin__data_load_shakespeare_roles(dunlin_dataset *set,
+                                                  const dunlin_data_request *request,
+                                                  dunlin_error *error)
+{
+    dunlin_text text;
+    set->title = "tiny Shakespeare's speeches";
+    DUNLIN_TRY(read_file(set, request, "tinyshakespeare/input.txt", &text, error));
+    const dunlin_status status = dunlin__data_take_speeches(set, request, &text, error);
+    dunlin__text_free(&text);
+    return status;
+}
+
 static dunlin_status load_shakespeare(dunlin_dataset *set, const dunlin_data_request *request,
                                       bool has_pairs, dunlin_error *error)
 {

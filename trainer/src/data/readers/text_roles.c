@@ -127,9 +127,11 @@ static dunlin_status sort_speeches(const role_reader *reader, dunlin_text *text,
     text->n_roles = reader->n_names;
     text->starts_capacity = text->n_roles + 1;
     text->capacity = reader->n + reader->n_speeches;
+    text->ends_capacity = reader->n_speeches;
+    text->ends = dunlin__alloc_array(reader->alloc, text->ends_capacity, sizeof *text->ends);
     text->starts = dunlin__alloc_array(reader->alloc, text->starts_capacity, sizeof *text->starts);
     text->bytes = dunlin__alloc_array(reader->alloc, text->capacity, 1);
-    if (text->starts == NULL || text->bytes == NULL) {
+    if (text->starts == NULL || text->bytes == NULL || text->ends == NULL) {
         return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for %zu bytes of text",
                             text->capacity);
     }
@@ -143,6 +145,7 @@ static dunlin_status sort_speeches(const role_reader *reader, dunlin_text *text,
             memcpy(text->bytes + text->n, reader->bytes + speech->first, speech->n);
             text->n += speech->n;
             text->bytes[text->n++] = '\n';
+            text->ends[text->n_speeches++] = text->n;
         }
     }
     text->starts[text->n_roles] = text->n;
@@ -174,6 +177,8 @@ void dunlin__text_free(dunlin_text *text)
 {
     dunlin__free_array(&text->alloc, text->bytes, text->capacity, 1);
     dunlin__free_array(&text->alloc, text->starts, text->starts_capacity, sizeof *text->starts);
+    dunlin__free_array(&text->alloc, text->ends, text->ends_capacity, sizeof *text->ends);
+    text->ends = NULL;
     text->bytes = NULL;
     text->starts = NULL;
 }

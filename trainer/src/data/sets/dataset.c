@@ -37,6 +37,8 @@ static const struct {
     {"shakespeare", "tinyshakespeare", dunlin__data_load_shakespeare},
     {"shakespeare_bpe", "tinyshakespeare", dunlin__data_load_shakespeare_pairs},
     {"made_text", NULL, dunlin__data_load_made_text},
+    {"shakespeare_roles", "tinyshakespeare", dunlin__data_load_shakespeare_roles},
+    {"made_roles", NULL, dunlin__data_load_made_roles},
 };
 #define N_KNOWN ((int32_t)(sizeof known_sets / sizeof known_sets[0]))
 
@@ -45,17 +47,24 @@ const char *dunlin_dataset_known(int32_t index)
     return index >= 0 && index < N_KNOWN ? known_sets[index].name : NULL;
 }
 
+/* Lists as many names as the text of an error has room for. */
 static dunlin_status fail_unknown(const char *name, dunlin_error *error)
 {
-    char names[224] = "";
+    char names[160] = "";
     size_t at = 0;
-    for (int32_t i = 0; i < N_KNOWN && at < sizeof names; i++) {
-        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i == 0 ? "" : ", ",
-                               known_sets[i].name);
+    int32_t n_left = 0;
+    for (int32_t i = 0; i < N_KNOWN; i++) {
+        const size_t length = strlen(known_sets[i].name) + 2;
+        if (at + length >= sizeof names) {
+            n_left++;
+            continue;
+        }
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s, ", known_sets[i].name);
     }
     return dunlin__fail(error, DUNLIN_UNSUPPORTED, "data", 0,
-                        "no data set is called \"%.40s\"; known: %s, npy:, csv:, folder:", name,
-                        names);
+                        "no data set is called \"%.40s\"; known: %snpy:, csv:, folder:, and "
+                        "%" PRId32 " more",
+                        name, names, n_left);
 }
 
 static dunlin_status check_options(const dunlin_dataset_options *options, dunlin_error *error)

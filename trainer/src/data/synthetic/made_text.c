@@ -1,6 +1,6 @@
 /*
- * made_text.c - "made_text": what made roles say, for trying networks that predict the next token
- * without a file.
+ * made_text.c - "made_text" and "made_roles": what made roles say, for trying networks that predict
+ * the next token, or who speaks, without a file.
  *
  * Invariant: the text follows from the seed alone. Each role has words of its own, which it says
  * more often than others; a sentence is a subject, a verb and an object with words before them.
@@ -14,8 +14,9 @@
 
 #define N_ROLES 24
 #define N_SPEECHES 600
-#define MOST_BYTES (N_SPEECHES * 512)
-#define OWN_PART 3 /* one word in three is the role's own */
+#define N_EXAMPLES 4800 /* speeches, where each is one */
+#define MOST_SPEECH 512 /* bytes */
+#define OWN_PART 3      /* one word in three is the role's own */
 
 enum { PURPOSE_SPEECH = 0x54455854, PURPOSE_OWN };
 
@@ -75,26 +76,44 @@ static void make_speech(made_page *page, uint64_t seed, uint64_t index)
     say(page, "\n");
 }
 
+static dunlin_status make_text(const dunlin_dataset *set, uint64_t seed, size_t n_speeches,
+                               dunlin_text *out_text, dunlin_error *error)
+{
+    const size_t n_bytes = n_speeches * MOST_SPEECH;
+    made_page page = {.bytes = dunlin__alloc_array(&set->alloc, n_bytes, 1)};
+    if (page.bytes == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for %zu bytes of text",
+                            n_bytes);
+    }
+    for (size_t i = 0; i < n_speeches; i++) {
+        make_speech(&page, seed, i);
+    }
+    const dunlin_status status =
+        dunlin__text_by_roles("made text", page.bytes, page.n, &set->alloc, out_text, error);
+    dunlin__free_array(&set->alloc, page.bytes, n_bytes, 1);
+    return status;
+}
+
 dunlin_status dunlin__data_load_made_text(dunlin_dataset *set, const dunlin_data_request *request,
                                           dunlin_error *error)
 {
-    made_page page = {.bytes = dunlin__alloc_array(&set->alloc, MOST_BYTES, 1)};
     dunlin_text text;
     set->title = "made text";
     set->is_synthetic = true;
-    if (page.bytes == NULL) {
-        return dunlin__fail(error, DUNLIN_MEMORY, "data", 0, "no memory for %d bytes of text",
-                            MOST_BYTES);
-    }
-    for (uint64_t i = 0; i < N_SPEECHES; i++) {
-        make_speech(&page, request->options.seed, i);
-    }
-    dunlin_status status =
-        dunlin__text_by_roles("made text", page.bytes, page.n, &set->alloc, &text, error);
-    dunlin__free_array(&set->alloc, page.bytes, MOST_BYTES, 1);
-    if (status == DUNLIN_OK) {
-        status = dunlin__data_take_text(set, request, &text, false, error);
-        dunlin__text_free(&text);
-    }
+    DUNLIN_TRY(make_text(set, request->options.seed, N_SPEECHES, &text, error));
+    const dunlin_status status = dunlin__data_take_text(set, request, &text, false, error);
+    dunlin__text_free(&text);
+    return status;
+}
+
+dunlin_status dunlin__data_load_made_roles(dunlin_dataset *set, const dunlin_data_request *request,
+                                           dunlin_error *error)
+{
+    dunlin_text text;
+    set->title = "made speeches";
+    set->is_synthetic = true;
+    DUNLIN_TRY(make_text(set, request->options.seed, N_EXAMPLES, &text, error));
+    const dunlin_status status = dunlin__data_take_speeches(set, request, &text, error);
+    dunlin__text_free(&text);
     return status;
 }

@@ -56,6 +56,9 @@ dunlin_status dunlin__data_load_tokens(dunlin_dataset *set, const dunlin_data_re
     set->sequence = options->sequence;
     set->vocabulary = options->vocabulary;
     set->n_classes = options->vocabulary < MAX_CLASSES ? options->vocabulary : MAX_CLASSES;
+    if (options->classes > 0 && options->classes < set->n_classes) {
+        set->n_classes = options->classes;
+    }
     /* Stored as one row of bytes: nothing resizes it. */
     dunlin__data_set_shape(set, 1, 1, options->sequence * (int32_t)sizeof(int32_t));
     const int64_t n = dunlin__data_limit(request, is_train ? N_TRAIN : N_TEST);

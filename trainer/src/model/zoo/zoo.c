@@ -6,6 +6,7 @@
  */
 #include "zoo.h"
 
+#include <dunlin/several.h>
 #include <mem/sized.h>
 #include <mem/support.h>
 
@@ -62,14 +63,38 @@ static const dunlin_zoo_entry zoo[] = {
     IMAGES("squeezenet1_1", 224, 3, 1000, dunlin__zoo_squeezenet1_1),
     IMAGES("googlenet", 224, 3, 1000, dunlin__zoo_googlenet),
     IMAGES("inception_v3", 299, 3, 1000, dunlin__zoo_inception_v3),
+    {.name = "googlenet_aux",
+     .image = 224,
+     .channels = 3,
+     .classes = 1000,
+     .outputs_fn = dunlin__zoo_googlenet_aux,
+     .outputs = "logits,aux2=0.3,aux1=0.3"},
+    {.name = "inception_v3_aux",
+     .image = 299,
+     .channels = 3,
+     .classes = 1000,
+     .outputs_fn = dunlin__zoo_inception_v3_aux,
+     .outputs = "logits,aux=0.4"},
     IMAGES("unet", 256, 3, 2, dunlin__zoo_unet),
     IMAGES("unet_small", 32, 3, 4, dunlin__zoo_unet_small),
+    IMAGES("vit_tiny", 224, 3, 1000, dunlin__zoo_vit_tiny),
+    IMAGES("vit_tiny_patch4", 32, 3, 10, dunlin__zoo_vit_tiny_patch4),
     {.name = "siamese", .image = 28, .channels = 1, .classes = 2, .inputs_fn = dunlin__zoo_siamese},
     {.name = "bert_small",
      .classes = 1000,
      .sequence = 128,
      .vocabulary = 30522,
      .tokens_fn = dunlin__zoo_bert_small},
+    {.name = "bert_tiny",
+     .classes = 2,
+     .sequence = 128,
+     .vocabulary = 30522,
+     .tokens_fn = dunlin__zoo_bert_tiny},
+    {.name = "bert_small_masked",
+     .classes = 2,
+     .sequence = 128,
+     .vocabulary = 30522,
+     .tokens_fn = dunlin__zoo_bert_small_masked},
     {.name = "gpt_tiny",
      .classes = 65,
      .sequence = 64,
@@ -121,6 +146,41 @@ static dunlin_status fail_unknown(const char *name, dunlin_error *error)
                         name, known, N_ZOO - n_named);
 }
 
+static const dunlin_zoo_entry *find(const char *name)
+{
+    for (size_t i = 0; i < N_ZOO; i++) {
+        if (strcmp(name, zoo[i].name) == 0) {
+            return &zoo[i];
+        }
+    }
+    return NULL;
+}
+
+const char *dunlin_zoo_outputs(const char *name)
+{
+    const dunlin_zoo_entry *entry = name == NULL ? NULL : find(name);
+    return entry == NULL ? NULL : entry->outputs;
+}
+
+/* Ends a network with several outputs under the names of its entry. */
+static dunlin_status finish_outputs(dunlin_builder *builder, const dunlin_zoo_entry *entry,
+                                    dunlin_value input, int32_t classes, dunlin_model **out_model,
+                                    dunlin_error *out_error)
+{
+    char names[DUNLIN_MODEL_MAX_OUTPUTS][32];
+    const char *pointers[DUNLIN_MODEL_MAX_OUTPUTS];
+    dunlin_value outputs[DUNLIN_MODEL_MAX_OUTPUTS];
+    int32_t n = 0;
+    for (const char *at = entry->outputs; *at != '\0' && n < DUNLIN_MODEL_MAX_OUTPUTS; n++) {
+        (void)snprintf(names[n], sizeof names[n], "%.*s", (int)strcspn(at, "=,"), at);
+        pointers[n] = names[n];
+        at += strcspn(at, ",");
+        at += *at == ',' ? 1 : 0;
+    }
+    entry->outputs_fn(builder, input, classes, outputs);
+    return dunlin_builder_finish_outputs(builder, outputs, pointers, n, out_model, out_error);
+}
+
 dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *options,
                                     const dunlin_alloc *hooks, dunlin_model **out_model,
                                     dunlin_error *out_error)
@@ -131,10 +191,7 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
                             name == NULL ? "name" : "out_model");
     }
     *out_model = NULL;
-    const dunlin_zoo_entry *entry = NULL;
-    for (size_t i = 0; i < N_ZOO; i++) {
-        entry = strcmp(name, zoo[i].name) == 0 ? &zoo[i] : entry;
-    }
+    const dunlin_zoo_entry *entry = find(name);
     if (entry == NULL) {
         return fail_unknown(name, out_error);
     }
@@ -173,6 +230,9 @@ dunlin_status dunlin_model_from_zoo(const char *name, const dunlin_zoo_options *
     dunlin_value input =
         reads_signals ? dunlin_builder_input_signal(builder, "input", o.channels, o.sequence)
                       : dunlin_builder_input(builder, "input", reads_tokens ? &tokens : &image);
+    if (entry->outputs_fn != NULL) {
+        return finish_outputs(builder, entry, input, o.classes, out_model, out_error);
+    }
     dunlin_value output = reads_tokens ? entry->tokens_fn(builder, input, &o)
                                        : entry->build_fn(builder, input, o.classes);
     return dunlin_builder_finish(builder, output, out_model, out_error);

@@ -19,6 +19,11 @@ typedef dunlin_value (*dunlin_zoo_tokens_fn)(dunlin_builder *builder, dunlin_val
 typedef dunlin_value (*dunlin_zoo_inputs_fn)(dunlin_builder *builder,
                                              const dunlin_zoo_options *options);
 
+/* A network with several outputs, the main one first: fills in as many as `outputs` of its entry
+ * names. */
+typedef void (*dunlin_zoo_outputs_fn)(dunlin_builder *builder, dunlin_value input, int32_t classes,
+                                      dunlin_value *outputs);
+
 typedef struct dunlin_zoo_entry {
     const char *name;
     int32_t image, channels, classes; /* defaults */
@@ -28,6 +33,8 @@ typedef struct dunlin_zoo_entry {
     int32_t sequence, vocabulary; /* of networks that read tokens; signals: their length, 0 */
     dunlin_zoo_tokens_fn tokens_fn;
     dunlin_zoo_inputs_fn inputs_fn;
+    dunlin_zoo_outputs_fn outputs_fn;
+    const char *outputs; /* of one with several: NAME, then NAME=WEIGHT, as dunlin_zoo_outputs() */
 } dunlin_zoo_entry;
 
 /* zoo_small.c */
@@ -77,14 +84,26 @@ dunlin_value dunlin__zoo_vgg16_cifar(dunlin_builder *builder, dunlin_value x, in
 /* zoo_googlenet.c, zoo_inception.c */
 dunlin_value dunlin__zoo_googlenet(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_inception_v3(dunlin_builder *builder, dunlin_value x, int32_t classes);
+void dunlin__zoo_googlenet_aux(dunlin_builder *builder, dunlin_value x, int32_t classes,
+                               dunlin_value *outputs);
+void dunlin__zoo_inception_v3_aux(dunlin_builder *builder, dunlin_value x, int32_t classes,
+                                  dunlin_value *outputs);
 /* zoo_unet.c */
 dunlin_value dunlin__zoo_unet(dunlin_builder *builder, dunlin_value x, int32_t classes);
 dunlin_value dunlin__zoo_unet_small(dunlin_builder *builder, dunlin_value x, int32_t classes);
+/* zoo_vit.c */
+dunlin_value dunlin__zoo_vit_tiny(dunlin_builder *builder, dunlin_value x, int32_t classes);
+dunlin_value dunlin__zoo_vit_tiny_patch4(dunlin_builder *builder, dunlin_value x, int32_t classes);
 /* zoo_siamese.c */
 dunlin_value dunlin__zoo_siamese(dunlin_builder *builder, const dunlin_zoo_options *options);
 /* zoo_bert.c */
 dunlin_value dunlin__zoo_bert_small(dunlin_builder *builder, dunlin_value x,
                                     const dunlin_zoo_options *options);
+/* zoo_uncased.c */
+dunlin_value dunlin__zoo_bert_tiny(dunlin_builder *builder, dunlin_value x,
+                                   const dunlin_zoo_options *options);
+dunlin_value dunlin__zoo_bert_small_masked(dunlin_builder *builder, dunlin_value x,
+                                           const dunlin_zoo_options *options);
 /* zoo_gpt.c; their classes are their vocabulary */
 dunlin_value dunlin__zoo_gpt_tiny(dunlin_builder *builder, dunlin_value x,
                                   const dunlin_zoo_options *options);
@@ -108,6 +127,14 @@ dunlin_value dunlin__zoo_conv_bn_relu(dunlin_builder *builder, const char *prefi
 
 /* All batch norms: eps and momentum (PyTorch's sense). */
 void dunlin__zoo_set_norms(dunlin_builder *builder, float eps, float momentum);
+
+/* The eps of all layer norms. */
+void dunlin__zoo_set_layer_norms(dunlin_builder *builder, float eps);
+
+/* Exchanges two parameters of the network, and what refers to them. */
+void dunlin__zoo_swap_params(dunlin_net *net, uint32_t a, uint32_t b);
+/* The parameter of that name before all others, whose order stays. */
+void dunlin__zoo_put_first(dunlin_builder *builder, const char *name);
 
 /* Weights of all convolutions and dense layers normal with a deviation; biases stay. */
 void dunlin__zoo_init_normal(dunlin_builder *builder, float deviation);

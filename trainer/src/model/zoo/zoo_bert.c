@@ -57,26 +57,12 @@ static int rank_of(const char *name)
     return 0;
 }
 
-/* Swaps two parameters of the network and what refers to them. */
-static void swap_params(dunlin_net *net, uint32_t a, uint32_t b)
-{
-    const dunlin_net_param param = net->params[a];
-    net->params[a] = net->params[b];
-    net->params[b] = param;
-    for (size_t i = 0; i < net->n_nodes; i++) {
-        for (uint32_t k = 0; k < net->nodes[i].n_params; k++) {
-            uint32_t *index = &net->nodes[i].params[k];
-            *index = *index == a ? b : *index == b ? a : *index;
-        }
-    }
-}
-
 static void sort_params(dunlin_net *net)
 {
     for (uint32_t i = 1; net != NULL && i < net->n_params; i++) {
         for (uint32_t k = i;
              k > 0 && rank_of(net->params[k].name) < rank_of(net->params[k - 1].name); k--) {
-            swap_params(net, k, k - 1);
+            dunlin__zoo_swap_params(net, k, k - 1);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 const char *dunlin__zoo_name(char *out, const char *prefix, const char *suffix)
 {
@@ -59,6 +60,41 @@ void dunlin__zoo_set_norms(dunlin_builder *builder, float eps, float momentum)
         if (net->nodes[i].kind == DUNLIN_OP_BATCH_NORM) {
             net->nodes[i].u.batch_norm = (dunlin_net_batch_norm){.eps = eps, .momentum = momentum};
         }
+    }
+}
+
+void dunlin__zoo_set_layer_norms(dunlin_builder *builder, float eps)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    for (size_t i = 0; net != NULL && i < net->n_nodes; i++) {
+        if (net->nodes[i].kind == DUNLIN_OP_LAYER_NORM) {
+            net->nodes[i].u.layer_norm.eps = eps;
+        }
+    }
+}
+
+void dunlin__zoo_swap_params(dunlin_net *net, uint32_t a, uint32_t b)
+{
+    const dunlin_net_param param = net->params[a];
+    net->params[a] = net->params[b];
+    net->params[b] = param;
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (uint32_t k = 0; k < net->nodes[i].n_params; k++) {
+            uint32_t *index = &net->nodes[i].params[k];
+            *index = *index == a ? b : *index == b ? a : *index;
+        }
+    }
+}
+
+void dunlin__zoo_put_first(dunlin_builder *builder, const char *name)
+{
+    dunlin_net *net = dunlin__builder_net(builder);
+    uint32_t at = 0;
+    while (net != NULL && at < net->n_params && strcmp(net->params[at].name, name) != 0) {
+        at++;
+    }
+    for (; net != NULL && at < net->n_params && at > 0; at--) {
+        dunlin__zoo_swap_params(net, at, at - 1);
     }
 }
 

@@ -1,11 +1,13 @@
 /*
  * zoo_inception.c - InceptionV3 (Szegedy, Vanhoucke, Ioffe, Shlens, Wojna, CVPR 2016) as
- * torchvision has it. The auxiliary head, which only training on ImageNet uses, is left out.
+ * torchvision has it; without the auxiliary head, which training on ImageNet uses, or with it.
  *
  * The last blocks split two branches once more; torchvision joins those parts first and then all,
  * here one concatenation joins them in the same order.
  */
 #include "zoo.h"
+
+#include <string.h>
 
 typedef enum place { SAME, VALID } place; /* padding that keeps the size, or none */
 
@@ -121,7 +123,8 @@ static dunlin_value add_e(dunlin_builder *b, const char *block, dunlin_value x)
     return dunlin_builder_concat(b, parts, 6);
 }
 
-dunlin_value dunlin__zoo_inception_v3(dunlin_builder *b, dunlin_value x, int32_t classes)
+/* As far as the auxiliary head. */
+static dunlin_value add_stem(dunlin_builder *b, dunlin_value x)
 {
     x = add_chain(b, NULL, x, 3,
                   (const unit[]){{"Conv2d_1a_3x3", 32, 3, 3, 2, VALID},
@@ -140,6 +143,11 @@ dunlin_value dunlin__zoo_inception_v3(dunlin_builder *b, dunlin_value x, int32_t
     x = add_c(b, "Mixed_6c", x, 160);
     x = add_c(b, "Mixed_6d", x, 160);
     x = add_c(b, "Mixed_6e", x, 192);
+    return x;
+}
+
+static dunlin_value add_rest(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
     x = add_d(b, "Mixed_7a", x);
     x = add_e(b, "Mixed_7b", x);
     x = add_e(b, "Mixed_7c", x);
@@ -148,4 +156,29 @@ dunlin_value dunlin__zoo_inception_v3(dunlin_builder *b, dunlin_value x, int32_t
     dunlin__zoo_set_norms(b, 0.001f, 0.1f);
     dunlin__zoo_init_normal(b, 0.1f);
     return x;
+}
+
+dunlin_value dunlin__zoo_inception_v3(dunlin_builder *b, dunlin_value x, int32_t classes)
+{
+    return add_rest(b, add_stem(b, x), classes);
+}
+
+#define AUX_DEVIATION 0.001F /* of its last layer, as torchvision has it */
+
+void dunlin__zoo_inception_v3_aux(dunlin_builder *b, dunlin_value x, int32_t classes,
+                                  dunlin_value *outputs)
+{
+    x = add_stem(b, x);
+    dunlin_value side = dunlin_builder_average_pool(b, x, 5, 3, 0);
+    side = add_unit(b, "AuxLogits", &(unit){"conv0", 128, 1, 1, 1, VALID}, side);
+    side = add_unit(b, "AuxLogits", &(unit){"conv1", 768, 5, 5, 1, VALID}, side);
+    side = dunlin_builder_flatten(b, dunlin_builder_global_average_pool(b, side));
+    outputs[1] = dunlin_builder_dense(b, "AuxLogits.fc", side, classes);
+    outputs[0] = add_rest(b, x, classes);
+    dunlin_net *net = dunlin__builder_net(b);
+    for (uint32_t i = 0; net != NULL && i < net->n_params; i++) {
+        if (strcmp(net->params[i].name, "AuxLogits.fc.weight") == 0) {
+            net->params[i].bound = AUX_DEVIATION;
+        }
+    }
 }
