@@ -168,7 +168,7 @@ static void check_on(const char *name, uint32_t x, uint32_t y, const dunlin_kern
     dunlin_step_run run = {.kernels = kernels,
                            .source = &source,
                            .n_batch = n,
-                           .weight_sum = (double)n,
+                           .weight_sums = {(double)n},
                            .error = &error};
     status = plain_run_step(&plain, &run);
     cr_assert(status == DUNLIN_OK, "%s", error.text);

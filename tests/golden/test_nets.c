@@ -160,7 +160,7 @@ static void check_gradients(const char *name, const dunlin_net *net, const dunli
     dunlin_step_run run = {.kernels = kernels,
                            .source = &source,
                            .n_batch = batch,
-                           .weight_sum = (double)batch,
+                           .weight_sums = {(double)batch},
                            .error = &error};
     status = plain_run_step(&plain, &run);
     cr_assert(status == DUNLIN_OK, "%s", error.text);

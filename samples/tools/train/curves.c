@@ -18,13 +18,16 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
     if (flags->loss_value != DUNLIN_LOSS_MSE) {
         printf("accuracy %.2f %%, ", 100.0 * eval->accuracy);
     }
-    if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY && result->n_outputs >= TOP5_LEAST_CLASSES) {
+    const bool is_test = eval == &result->eval;
+    if (is_test && result->has_ranks) {
+        train_print_tops(flags, result);
+    } else if (flags->loss_value == DUNLIN_LOSS_CROSS_ENTROPY &&
+               result->n_outputs >= TOP5_LEAST_CLASSES) {
         printf("top-5 %.2f %%, ", 100.0 * eval->top5_accuracy);
     }
     dunlin_class_scores means = DUNLIN_CLASS_SCORES_INIT;
     const train_confusion *confusion = &result->confusion;
-    if (eval == &result->eval && result->n_labels > 1 && !result->predicts_tokens &&
-        confusion->n_classes > 0 &&
+    if (is_test && result->n_labels > 1 && !result->predicts_tokens && confusion->n_classes > 0 &&
         dunlin_confusion_means(confusion->counts, confusion->n_classes, &means) == DUNLIN_OK) {
         printf("mean IoU %.4f, ", means.iou);
     }
@@ -33,7 +36,7 @@ void train_print_eval(const train_flags *flags, const train_result *result, cons
         printf("perplexity %.3f, ", exp(eval->loss));
     }
     printf("on %" PRId64 " examples\n", eval->n_examples);
-    if (eval == &result->eval) {
+    if (is_test) {
         train_print_scores(flags, result);
     }
 }
@@ -55,21 +58,28 @@ dunlin_status train_test(const train_flags *flags, dunlin_trainer *trainer,
                          const dunlin_source *source, train_pace *pace, train_result *result)
 {
     train_confusion *confusion = &result->confusion;
+    const bool has_labels = source != NULL && train_loss(flags) == DUNLIN_LOSS_CROSS_ENTROPY &&
+                            !train_is_integer(flags);
+    const bool is_confused = has_labels && result->n_outputs <= TRAIN_MAX_CONFUSED;
     confusion->n_classes = 0;
-    const bool is_counted = source != NULL && train_loss(flags) == DUNLIN_LOSS_CROSS_ENTROPY &&
-                            !train_is_integer(flags) && result->n_outputs <= TRAIN_MAX_CONFUSED;
-    if (!is_counted) {
+    result->has_ranks = false;
+    if (!is_confused && (!has_labels || flags->tops.n == 0)) {
         const dunlin_status ended =
             train_evaluate(trainer, source, pace, &result->eval, &result->has_eval);
         train_take_scores(trainer, result);
         return ended;
     }
-    const int32_t n_classes = (int32_t)result->n_outputs;
+    dunlin_answer_counts counts = DUNLIN_ANSWER_COUNTS_INIT;
+    counts.n_classes = (int32_t)result->n_outputs;
+    counts.confusion = is_confused ? confusion->counts : NULL;
+    counts.n_ranks = flags->tops.most;
+    counts.ranks = flags->tops.n > 0 ? result->ranks : NULL;
     train_pace_evaluation(pace, true);
-    const dunlin_status status = dunlin_trainer_confusion(
-        trainer, source, 0, source->n_examples, n_classes, confusion->counts, &result->eval);
+    const dunlin_status status = dunlin_trainer_count_answers(
+        trainer, source, 0, source->n_examples, &counts, &result->eval);
     train_pace_evaluation(pace, false);
-    confusion->n_classes = status == DUNLIN_OK ? n_classes : 0;
+    confusion->n_classes = status == DUNLIN_OK && is_confused ? counts.n_classes : 0;
+    result->has_ranks = status == DUNLIN_OK && counts.ranks != NULL;
     train_take_scores(trainer, result);
     result->has_eval = status == DUNLIN_OK;
     return status;

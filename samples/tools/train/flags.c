@@ -282,6 +282,7 @@ static int check(train_flags *flags)
     status = status != EXIT_OK ? status : check_outputs(flags);
     status = status != EXIT_OK ? status : train_check_log(flags);
     status = status != EXIT_OK ? status : train_check_validation(flags);
+    status = status != EXIT_OK ? status : train_check_tops(flags);
     if (status == EXIT_OK && flags->has_micro_batch && flags->micro_batch > flags->batch) {
         status = program_misuse(&train_program, "--micro-batch is above --batch");
     }
@@ -297,7 +298,8 @@ static const arg flags_table[] = {
     {"--image", ARG_I64, AT(image), "N", "height and width; the network's own otherwise", 8, 4096,
      0},
     {"--length", ARG_I64, AT(length), "N",
-     "of a file: the size that inputs other than images leave open", 1, 1e6, 0},
+     "tokens or samples of an example: of a file what inputs other than images leave open", 1, 1e6,
+     0},
     {"--outputs", ARG_TEXT, AT(outputs_given), "NAME[=W],...",
      "of a file with several: those that are trained, the main one first, each with a weight", 0, 0,
      0},
@@ -307,7 +309,8 @@ static const arg flags_table[] = {
      "folder of the data sets; else DUNLIN_DATA, else synthetic", 0, 0, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "synthetic, fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, "
-     "cifar100_coarse, wisdm, spsw_har, shakespeare, shakespeare_bpe, made_text; random: in the "
+     "cifar100_coarse, wisdm, spsw_har, shakespeare, shakespeare_bpe, made_text, "
+     "shakespeare_roles, made_roles; random: in the "
      "model's shape; npy:X,Y, npy:FILE.npz, "
      "csv:FILE[,label=COLUMN][,test=FILE|N%], "
      "folder:DIR: your own",
@@ -397,6 +400,8 @@ static const arg flags_table[] = {
     {"--seed", ARG_U64, AT(seed), "N", "weights, order, dropout, synthetic data (0)", 0, 0,
      AT(has_seed)},
     {"--eval", ARG_FLAG, AT(is_eval), NULL, "accuracy on the test split at the end", 0, 0, 0},
+    {"--top-k", ARG_TEXT, AT(tops_given), "K[,K]...",
+     "and how often the label is among the K highest outputs", 0, 0, 0},
     {"--eval-every", ARG_TEXT, AT(eval_every), "N|epoch", "and on the way, after so many steps", 0,
      0, 0},
     {"--validation", ARG_TEXT, AT(validation), "N%|N[:writers][:seed=S]",

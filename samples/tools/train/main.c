@@ -77,7 +77,10 @@ static int open_and_answer(const train_flags *flags, train_result *result, bool 
     result->n_labels = dunlin_model_n_labels(model);
     result->predicts_tokens = dunlin_model_vocabulary(model) > 0 && shape.n_dims == 1 &&
                               result->n_labels == shape.dims[0] && result->n_labels > 1;
-    exit_status = train_open_costs(flags, model, &costs, &result->costs_name);
+    exit_status = train_fit_tops(flags, result->n_outputs);
+    if (exit_status == EXIT_OK) {
+        exit_status = train_open_costs(flags, model, &costs, &result->costs_name);
+    }
     result->costs = costs;
     if (exit_status == EXIT_OK) {
         exit_status = answer(flags, model, result);

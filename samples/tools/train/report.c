@@ -171,7 +171,6 @@ static void put_pipeline(json_t *root, const train_result *result)
     object_real(root, "pipeline_waited_share", train_waited_share(result));
 }
 
-/* Means over classes, of each class, and the counts themselves: rows of a label. */
 /* Of a model with several outputs: what each scored. */
 static void put_outputs(json_t *root, const train_result *result)
 {
@@ -189,6 +188,17 @@ static void put_outputs(json_t *root, const train_result *result)
     }
 }
 
+/* What --top-k asked for. */
+static void put_tops(json_t *root, const train_flags *flags, const train_result *result)
+{
+    for (int32_t i = 0; i < flags->tops.n && result->has_ranks; i++) {
+        char key[48];
+        (void)snprintf(key, sizeof key, "test_top%" PRId32 "_accuracy", flags->tops.k[i]);
+        object_real(root, key, train_top(result, flags->tops.k[i]));
+    }
+}
+
+/* Means over classes, of each class, and the counts themselves: rows of a label. */
 static void put_classes(json_t *root, const train_confusion *confusion)
 {
     const int32_t n = confusion->n_classes;
@@ -275,6 +285,7 @@ static void set_run(json_t *root, const train_flags *flags, const train_result *
     if (result->has_eval) {
         object_real(root, "test_accuracy", result->eval.accuracy);
         object_real(root, "test_top5_accuracy", result->eval.top5_accuracy);
+        put_tops(root, flags, result);
         object_real(root, "test_loss", result->eval.loss);
         object_number(root, "test_examples", result->eval.n_examples);
         put_perplexity(root, "test_perplexity", result, result->eval.loss);

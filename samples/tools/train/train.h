@@ -34,6 +34,14 @@ typedef struct train_moment {
     uint64_t budget_bytes;
 } train_moment;
 
+/* --top-k: the numbers, and room for as many ranks as the largest. */
+#define TRAIN_MAX_TOPS 8
+#define TRAIN_MAX_RANKS 1024
+typedef struct train_tops {
+    int32_t k[TRAIN_MAX_TOPS];
+    int32_t n, most; /* 0: not given */
+} train_tops;
+
 /* --outputs: names and weights, as the options take them. */
 typedef struct train_outputs {
     char pieces[1024];
@@ -89,6 +97,8 @@ typedef struct train_flags {
     dunlin_schedule_kind schedule_value;
     data_choice choice;
     const char *outputs_given;
+    const char *tops_given;
+    train_tops tops;
     train_outputs outputs;
     const char *trained, *decay_norms, *groups_given;
     group_list groups;
@@ -199,6 +209,14 @@ void train_name_scores(const dunlin_model *model, train_result *result);
 void train_take_scores(const dunlin_trainer *trainer, train_result *result);
 void train_print_scores(const train_flags *flags, const train_result *result);
 
+/* tops.c: --top-k. The model's classes are known in the second call. */
+int train_check_tops(train_flags *flags);
+int train_fit_tops(const train_flags *flags, int64_t n_classes);
+/* Share of the rows that count whose label is among the k highest outputs; of the last test. */
+double train_top(const train_result *result, int32_t k);
+/* "top-3 81.20 %, " of each. */
+void train_print_tops(const train_flags *flags, const train_result *result);
+
 /* groups.c: --trained, --decay-norms and --groups. The flags must not move after it. */
 int train_check_groups(train_flags *flags);
 void train_choose_parameters(const train_flags *flags, dunlin_trainer_options *options);
@@ -258,7 +276,9 @@ struct train_result {
     int32_t n_scores;                                /* 0: there is one output */
     bool is_log_lost; /* reported; all else was written, and the program fails at its end */
     dunlin_metrics eval;
-    train_confusion confusion; /* of the same evaluation */
+    train_confusion confusion;      /* of the same evaluation */
+    int64_t ranks[TRAIN_MAX_RANKS]; /* the same: rows by how many classes came before the label */
+    bool has_ranks;
     bool has_validation;
     dunlin_metrics validation;
     bool has_max_batch;

@@ -109,7 +109,7 @@ dunlin_step_run check_data_run(const check_data *data, const dunlin_kernels *ker
         .kernels = kernels,
         .source = &data->source,
         .n_batch = data->n,
-        .weight_sum = (double)(data->n * data->n_labels),
+        .weight_sums = {(double)(data->n * data->n_labels)},
         .seed = 7,
         .step = 3,
         .lr = 0.1F,
@@ -131,5 +131,5 @@ void check_data_step(const check_data *data, plain_run *plain, const dunlin_kern
     run.error = &error;
     dunlin_status status = plain_run_step(plain, &run);
     cr_assert(status == DUNLIN_OK, "%s %s", dunlin_status_name(status), error.text);
-    *out_loss = sums[0] / run.weight_sum;
+    *out_loss = sums[0] / run.weight_sums[0];
 }

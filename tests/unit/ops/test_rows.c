@@ -389,7 +389,7 @@ static void drop(uint64_t seed, int64_t step, const dunlin_net_node *node, float
     dunlin_step_run run = {.kernels = dunlin__kernels_select(NULL),
                            .source = &data.source,
                            .n_batch = 4,
-                           .weight_sum = 4.0,
+                           .weight_sums = {4.0},
                            .seed = seed,
                            .step = step};
     for (int i = 0; i < 4 * 1000; i++) {

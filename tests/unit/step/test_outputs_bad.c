@@ -54,10 +54,13 @@ Test(outputs_bad, bad_losses_are_refused)
     options.n_outputs = -1;
     expect_options_refused(model, &options, DUNLIN_ARGUMENT, "n_outputs is -1");
     options = outputs_options(all_losses);
+    all_losses[0].loss = DUNLIN_LOSS_MSE;
+    all_losses[0].label_smoothing = 0.0F;
     options.has_ignore_label = true;
-    expect_options_refused(model, &options, DUNLIN_UNSUPPORTED, "has_ignore_label");
-    all_losses[0].struct_size = 0;
+    expect_options_refused(model, &options, DUNLIN_ARGUMENT, "has_ignore_label");
     options.has_ignore_label = false;
+    options = outputs_options(all_losses);
+    all_losses[0].struct_size = 0;
     expect_options_refused(model, &options, DUNLIN_ARGUMENT, "dunlin_output_loss");
     options = test_options(8);
     options.precision = "int8";

@@ -112,6 +112,34 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_confusion(
     dunlin_trainer *trainer, const dunlin_source *source, int64_t first, int64_t n,
     int32_t n_classes, int64_t *counts, dunlin_metrics *out_metrics);
 
+/** What an evaluation counts besides its metrics: rows of the first output whose label counts, as
+ * often as they are, whatever they weigh. A pointer that is NULL: not wanted. */
+typedef struct dunlin_answer_counts {
+    size_t struct_size;
+    /** As dunlin_trainer_confusion() has it; n_classes x n_classes numbers, the model's classes. */
+    int64_t *confusion;
+    int32_t n_classes;
+    /** ranks[i]: rows in which i classes had a higher output than the label's (of equal ones the
+     * lower class comes first). The sum of the first k by n_counted of the metrics is the top-k
+     * accuracy. */
+    int64_t *ranks;
+    int32_t n_ranks; /* numbers of `ranks`: 1 to the model's classes */
+} dunlin_answer_counts;
+#define DUNLIN_ANSWER_COUNTS_INIT DUNLIN_SIZED_INIT(dunlin_answer_counts)
+
+/**
+ * As dunlin_trainer_evaluate() over `n` examples from `first` on, for cross-entropy with labels;
+ * fills in what `counts` points to. For ranks over a vocabulary (1,024 classes or more whose logits
+ * are not in memory) those of an example are held besides the budget until the call ends.
+ *
+ * @return OK; ARGUMENT (a NULL, a range, n_ranks); MEMORY; MISMATCH (n_classes is not the model's);
+ * UNSUPPORTED (another loss, or a precision of integers); VERSION; and those of
+ * dunlin_trainer_evaluate(). The numbers are of the examples until then.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_count_answers(
+    dunlin_trainer *trainer, const dunlin_source *source, int64_t first, int64_t n,
+    const dunlin_answer_counts *counts, dunlin_metrics *out_metrics);
+
 /** Of one class, or means over classes. A share of nothing is 0. */
 typedef struct dunlin_class_scores {
     size_t struct_size;

@@ -173,8 +173,9 @@ typedef struct dunlin_trainer_options {
     /*
      * CROSS_ENTROPY: examples with this label do not count, as with PyTorch's ignore_index: not in
      * the loss, not in its divisor, not in the shares of right answers. They still pass through the
-     * network, so batch norm sees them. The labels of a whole batch are read before its first slice
-     * runs, so every example is asked for once more a step.
+     * network, so batch norm sees them. Of several outputs it holds for each that is over labels,
+     * and one that has none of a batch adds nothing to its loss. The labels of a whole batch are
+     * read before its first slice runs, so every example is asked for once more a step.
      */
     int32_t ignore_label;
     bool has_ignore_label;

@@ -48,9 +48,24 @@ bool dunlin__source_has_targets(const dunlin_source *source, uint32_t output)
     return answers != NULL ? answers[output].n_targets > 0 : source->n_targets > 0;
 }
 
-double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output, int64_t n_rows)
+double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output)
 {
-    return output == 0 ? run->weight_sum : run->example_weight * (double)n_rows;
+    return run->weight_sums[output] > 0.0 ? run->weight_sums[output] : 1.0;
+}
+
+void dunlin__run_count_rank(const dunlin_step_run *run, const float *scores, int32_t n_classes,
+                            int32_t label)
+{
+    int32_t rank = 0;
+    if (run->ranks == NULL || label < 0) {
+        return;
+    }
+    for (int32_t c = 0; c < n_classes; c++) {
+        rank += scores[c] > scores[label] || (scores[c] == scores[label] && c < label) ? 1 : 0;
+    }
+    if (rank < run->n_ranks) {
+        run->ranks[rank]++;
+    }
 }
 
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label)

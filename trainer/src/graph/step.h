@@ -8,6 +8,7 @@
 
 #include "kernels/api/integer.h"
 #include "kernels/api/kernels.h"
+#include "net/net.h"
 #include "shuffle.h"
 
 #include <dunlin/alloc.h>
@@ -72,14 +73,18 @@ typedef struct dunlin_step_run {
                       Labels are then not looked at. */
     uint32_t logits_of; /* which output's */
     int64_t n_batch;    /* samples of this run */
-    double weight_sum;  /* of their rows' weights in the loss: the divisor of the mean; their rows
-                           without weights. Of the first output */
-    double example_weight;      /* of the samples' weights, by which other outputs' rows count */
-    int64_t n_weighted;         /* samples whose weight is above 0 */
-    int64_t n_counted;          /* rows whose weight is above 0 and whose label is not ignored */
+    /* By output: the sum of its rows' weights in the loss, which is the divisor of the mean (their
+     * number, without weights); and how many of them have a weight above 0 and no label that is
+     * ignored. */
+    double weight_sums[DUNLIN_NET_MAX_OUTPUTS];
+    int64_t n_counted[DUNLIN_NET_MAX_OUTPUTS];
     const float *class_weights; /* of the loss; NULL: 1 each */
     int64_t *confusion; /* evaluation: n_classes x n_classes, rows of a label by what was scored
                            highest, added to; NULL: not wanted */
+    int64_t *ranks;     /* evaluation: n_ranks, rows by how many classes were scored above their
+                           label, added to; NULL: not wanted */
+    int32_t n_ranks;
+    float *rank_room; /* for them: a sample's logits, where the loss does not have them */
     bool has_ignore_label;
     int32_t ignore_label;
     uint64_t seed;
@@ -177,8 +182,13 @@ dunlin_status dunlin__run_read_arrays(const dunlin_step_run *run, const dunlin_s
 /* The source gives targets for this output, and not labels. */
 bool dunlin__source_has_targets(const dunlin_source *source, uint32_t output);
 
-/* What the loss of an output is divided by. */
-double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output, int64_t n_rows);
+/* What the loss of an output is divided by; 1 where none of its rows counts, whose loss is 0. */
+double dunlin__run_divisor(const dunlin_step_run *run, uint32_t output);
+
+/* Of a label that counts (not DUNLIN_NO_LABEL), if ranks are wanted: how many classes come before
+ * it, those with a higher score, and of the same those below it. */
+void dunlin__run_count_rank(const dunlin_step_run *run, const float *scores, int32_t n_classes,
+                            int32_t label);
 
 bool dunlin__run_is_ignored(const dunlin_step_run *run, int32_t label);
 /* DATA: it is none of the model's classes. */

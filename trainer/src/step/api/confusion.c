@@ -12,36 +12,72 @@
 #include <inttypes.h>
 #include <string.h>
 
-static dunlin_status check(const dunlin_trainer *trainer, int32_t n_classes, const int64_t *counts)
+static dunlin_status check(const dunlin_trainer *trainer, const dunlin_answer_counts *counts)
 {
     const int32_t own = trainer->infer.step->n_classes;
-    if (counts == NULL) {
-        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "counts is NULL");
-    }
     if (trainer->options.loss != DUNLIN_LOSS_CROSS_ENTROPY ||
         dunlin__precision_is_whole(trainer->precision)) {
         return dunlin__fail(trainer->error, DUNLIN_UNSUPPORTED, "trainer", 0,
                             "answers are counted by class with cross-entropy with labels and in "
                             "float32 alone");
     }
-    if (n_classes != own) {
+    if (counts->confusion != NULL && counts->n_classes != own) {
         return dunlin__fail(trainer->error, DUNLIN_MISMATCH, "trainer", 0,
                             "there is room for %" PRId32 " classes; the model has %" PRId32,
-                            n_classes, own);
+                            counts->n_classes, own);
+    }
+    if (counts->ranks != NULL && (counts->n_ranks < 1 || counts->n_ranks > own)) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "n_ranks is %" PRId32 "; the limits are 1 and the model's %" PRId32
+                            " classes",
+                            counts->n_ranks, own);
     }
     return DUNLIN_OK;
 }
 
 // NOLINTNEXTLINE(readability-function-size): the public call's arguments
 static dunlin_status count(dunlin_trainer *trainer, const dunlin_source *source, int64_t first,
-                           int64_t n, int32_t n_classes, int64_t *counts,
+                           int64_t n, const dunlin_answer_counts *counts,
                            dunlin_metrics *out_metrics)
 {
     dunlin_source taken = DUNLIN_SOURCE_INIT;
+    dunlin_answer_counts wanted = DUNLIN_ANSWER_COUNTS_INIT;
     DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_source, source, &taken, trainer->error));
-    DUNLIN_TRY(check(trainer, n_classes, counts));
-    memset(counts, 0, (size_t)n_classes * (size_t)n_classes * sizeof *counts);
-    return dunlin__train_evaluate(trainer, &taken, first, n, counts, out_metrics);
+    DUNLIN_TRY(DUNLIN_STRUCT_TAKE(dunlin_answer_counts, counts, &wanted, trainer->error));
+    DUNLIN_TRY(check(trainer, &wanted));
+    if (wanted.confusion != NULL) {
+        memset(wanted.confusion, 0,
+               (size_t)wanted.n_classes * (size_t)wanted.n_classes * sizeof *wanted.confusion);
+    }
+    if (wanted.ranks != NULL) {
+        memset(wanted.ranks, 0, (size_t)wanted.n_ranks * sizeof *wanted.ranks);
+    }
+    /* Over a vocabulary no logits are in memory; a sample's are made once more. */
+    const dunlin_step_graph *step = trainer->infer.step;
+    const bool has_logits = step->outputs[0].logits != DUNLIN_STEP_NONE;
+    const size_t n_room =
+        wanted.ranks == NULL || has_logits ? 0 : (size_t)step->n_rows * (size_t)step->n_classes;
+    float *room = n_room == 0 ? NULL : dunlin__alloc_array(&trainer->base, n_room, sizeof *room);
+    if (n_room > 0 && room == NULL) {
+        return dunlin__fail(trainer->error, DUNLIN_MEMORY, "trainer", 0,
+                            "no memory for the %zu outputs of an example", n_room);
+    }
+    const dunlin_status status =
+        dunlin__train_evaluate(trainer, &taken, first, n, &wanted, room, out_metrics);
+    if (room != NULL) {
+        dunlin__free_array(&trainer->base, room, n_room, sizeof *room);
+    }
+    return status;
+}
+
+// NOLINTNEXTLINE(readability-function-size): one call instead of a struct in every program
+dunlin_status dunlin_trainer_count_answers(dunlin_trainer *trainer, const dunlin_source *source,
+                                           int64_t first, int64_t n,
+                                           const dunlin_answer_counts *counts,
+                                           dunlin_metrics *out_metrics)
+{
+    DUNLIN_TRY(dunlin__trainer_enter(trainer));
+    return dunlin__trainer_leave(trainer, count(trainer, source, first, n, counts, out_metrics));
 }
 
 // NOLINTNEXTLINE(readability-function-size): one call instead of a struct in every program
@@ -50,8 +86,14 @@ dunlin_status dunlin_trainer_confusion(dunlin_trainer *trainer, const dunlin_sou
                                        dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(dunlin__trainer_enter(trainer));
-    return dunlin__trainer_leave(trainer,
-                                 count(trainer, source, first, n, n_classes, counts, out_metrics));
+    dunlin_answer_counts wanted = DUNLIN_ANSWER_COUNTS_INIT;
+    wanted.confusion = counts;
+    wanted.n_classes = n_classes;
+    if (counts == NULL) {
+        return dunlin__trainer_leave(
+            trainer, dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0, "counts is NULL"));
+    }
+    return dunlin__trainer_leave(trainer, count(trainer, source, first, n, &wanted, out_metrics));
 }
 
 static double share(double part, double whole)

@@ -48,7 +48,7 @@ dunlin_status dunlin_trainer_evaluate(dunlin_trainer *trainer, const dunlin_sour
     dunlin_source taken;
     dunlin_status status = take(trainer, source, &taken);
     if (status == DUNLIN_OK) {
-        status = dunlin__train_evaluate(trainer, &taken, first, n, NULL, out_metrics);
+        status = dunlin__train_evaluate(trainer, &taken, first, n, NULL, NULL, out_metrics);
     }
     return dunlin__trainer_leave(trainer, status);
 }

@@ -12,13 +12,12 @@ void dunlin__tally_add(dunlin_tally *total, const dunlin_step_graph *step,
                        const dunlin_step_run *run, const double *sums)
 {
     total->n += run->n_batch;
-    total->n_counted += run->n_counted;
     for (uint32_t i = 0; i < step->n_outputs; i++) {
-        const int64_t n_rows = step->outputs[i].n_rows;
         const double *own = sums + i * DUNLIN_N_LOSS_SUMS;
         dunlin_output_tally *of = &total->of[i];
-        of->n_counted += i == 0 ? run->n_counted : run->n_weighted * n_rows;
-        of->weight += dunlin__run_divisor(run, i, n_rows);
+        total->n_counted += run->n_counted[i];
+        of->n_counted += run->n_counted[i];
+        of->weight += run->weight_sums[i];
         of->loss += own[DUNLIN_SUM_LOSS];
         of->right += own[DUNLIN_SUM_RIGHT];
         of->right5 += own[DUNLIN_SUM_RIGHT5];
@@ -31,8 +30,8 @@ double dunlin__tally_loss(const dunlin_step_graph *step, const dunlin_step_run *
     double loss = 0.0;
     for (uint32_t i = 0; i < step->n_outputs; i++) {
         const dunlin_step_output *of = &step->outputs[i];
-        loss += (double)of->loss.weight * (sums[i * DUNLIN_N_LOSS_SUMS + DUNLIN_SUM_LOSS] /
-                                           dunlin__run_divisor(run, i, of->n_rows));
+        loss += (double)of->loss.weight *
+                (sums[i * DUNLIN_N_LOSS_SUMS + DUNLIN_SUM_LOSS] / dunlin__run_divisor(run, i));
     }
     return loss;
 }

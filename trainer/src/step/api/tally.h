@@ -6,6 +6,8 @@
 
 #include "step/context/context.h"
 
+#include <dunlin/pixels.h>
+
 #define DUNLIN_MAX_LOSS_SUMS (DUNLIN_NET_MAX_OUTPUTS * DUNLIN_N_LOSS_SUMS)
 
 /* Of one output. */
@@ -16,10 +18,11 @@ typedef struct dunlin_output_tally {
 
 typedef struct dunlin_tally {
     int64_t n;         /* examples */
-    int64_t n_counted; /* rows of the first output */
+    int64_t n_counted; /* rows of all outputs */
     dunlin_output_tally of[DUNLIN_NET_MAX_OUTPUTS];
-    int64_t *confusion; /* of an evaluation: where it is counted; NULL: not wanted */
-    uint32_t output;    /* of a prediction: which is wanted */
+    const dunlin_answer_counts *counts; /* of an evaluation: what is counted; NULL: nothing */
+    float *rank_room;                   /* as that of the run */
+    uint32_t output;                    /* of a prediction: which is wanted */
 } dunlin_tally;
 
 /* Adds the sums of a run, DUNLIN_N_LOSS_SUMS of each output. */

@@ -42,17 +42,13 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
                                 int64_t n, double *out_sums)
 {
     const dunlin_trainer_options *options = &trainer->options;
-    return (dunlin_step_run){
+    dunlin_step_run run = {
         .kernels = trainer->kernels,
         .integers = trainer->integers,
         .grad_bits = dunlin__grad_bits_at(&trainer->grad_bits, trainer->step),
         .threads = trainer->threads,
         .source = source,
         .n_batch = n,
-        .weight_sum = (double)n * (double)trainer->train.step->n_rows,
-        .example_weight = (double)n,
-        .n_weighted = n,
-        .n_counted = n * trainer->train.step->n_rows,
         .class_weights = trainer->class_weights,
         .has_ignore_label = options->has_ignore_label,
         .ignore_label = options->ignore_label,
@@ -74,6 +70,21 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .swap = trainer->swap,
         .error = trainer->error,
     };
+    for (uint32_t i = 0; i < trainer->train.step->n_outputs; i++) {
+        run.n_counted[i] = n * trainer->train.step->outputs[i].n_rows;
+        run.weight_sums[i] = (double)run.n_counted[i];
+    }
+    return run;
+}
+
+/* Rows of all outputs that count. */
+static int64_t n_counted(const dunlin_trainer *trainer, const dunlin_step_run *run)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < trainer->train.step->n_outputs; i++) {
+        n += run->n_counted[i];
+    }
+    return n;
 }
 
 static void begin_source(const dunlin_source *source, int64_t step)
@@ -87,7 +98,7 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
 {
     DUNLIN_TRY(dunlin__adapt_between(trainer));
     DUNLIN_TRY(dunlin__trainer_weigh(trainer, run));
-    DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, run->n_counted));
+    DUNLIN_TRY(dunlin__trainer_check_counted(trainer, run->n_batch, n_counted(trainer, run)));
     dunlin__trainer_warn_of_one(trainer, run->n_batch);
     DUNLIN_TRY(dunlin__calibrate_step(trainer, run));
     dunlin_step_trace trace = {.largest_example = -1};
@@ -329,7 +340,10 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
         double sums[DUNLIN_MAX_LOSS_SUMS] = {0.0};
         dunlin_step_run run = make_run(trainer, source, n_now, sums);
         run.first_index = first + done;
-        run.confusion = total->confusion;
+        run.confusion = total->counts == NULL ? NULL : total->counts->confusion;
+        run.ranks = total->counts == NULL ? NULL : total->counts->ranks;
+        run.n_ranks = run.ranks == NULL ? 0 : total->counts->n_ranks;
+        run.rank_room = total->rank_room;
         begin_source(source, -1);
         if (out_logits != NULL) {
             const dunlin_step_output *of = &trainer->infer.step->outputs[total->output];
@@ -354,7 +368,7 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
             .step = trainer->step,
             .n_seen = done,
             .n_total = n,
-            .loss = run.n_counted > 0 ? dunlin__tally_loss(trainer->train.step, &run, sums) : 0.0,
+            .loss = dunlin__tally_loss(trainer->train.step, &run, sums),
         };
         const bool goes_on = out_logits != NULL || tell_progress(trainer, &progress);
         if (done < n && (!goes_on || atomic_load(&trainer->is_stopping))) {
@@ -366,11 +380,11 @@ static dunlin_status run_infer(dunlin_trainer *trainer, const dunlin_source *sou
 }
 
 dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer, const dunlin_source *source,
-                                     int64_t first, int64_t n, int64_t *out_confusion,
-                                     dunlin_metrics *out_metrics)
+                                     int64_t first, int64_t n, const dunlin_answer_counts *counts,
+                                     float *rank_room, dunlin_metrics *out_metrics)
 {
     DUNLIN_TRY(check_range(trainer, source, first, n, false));
-    dunlin_tally total = {.confusion = out_confusion};
+    dunlin_tally total = {.counts = counts, .rank_room = rank_room};
     dunlin__adapt_begin(trainer);
     const dunlin_status status = run_infer(trainer, source, first, n, NULL, &total);
     end_call(trainer);

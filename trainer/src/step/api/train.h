@@ -6,8 +6,10 @@
 
 #include "step/context/context.h"
 
-/* The public calls of these names, within enter and leave; an evaluation adds to `out_confusion`
- * unless that is NULL. */
+#include <dunlin/pixels.h>
+
+/* The public calls of these names, within enter and leave; an evaluation adds to what `counts`
+ * points to, unless that is NULL. */
 DUNLIN_NODISCARD dunlin_status dunlin__train_step(dunlin_trainer *trainer,
                                                   const dunlin_source *source,
                                                   const int64_t *indices, int64_t n,
@@ -19,7 +21,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__train_fit(dunlin_trainer *trainer,
                                                  dunlin_metrics *out_metrics);
 DUNLIN_NODISCARD dunlin_status dunlin__train_evaluate(dunlin_trainer *trainer,
                                                       const dunlin_source *source, int64_t first,
-                                                      int64_t n, int64_t *out_confusion,
+                                                      int64_t n, const dunlin_answer_counts *counts,
+                                                      float *rank_room,
                                                       dunlin_metrics *out_metrics);
 DUNLIN_NODISCARD dunlin_status dunlin__train_predict(dunlin_trainer *trainer,
                                                      const dunlin_source *source, int32_t output,

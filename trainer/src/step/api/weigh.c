@@ -9,6 +9,7 @@
 #include <mem/support.h>
 
 #include <math.h>
+#include <string.h>
 
 #define MAX_BLOCK_EXAMPLES 64
 
@@ -31,43 +32,58 @@ static dunlin_status take_weight(const dunlin_step_run *run, int64_t index, floa
     return DUNLIN_OK;
 }
 
-static dunlin_status add_example(dunlin_step_run *run, int64_t index, int64_t n_rows)
+static dunlin_status add_example(dunlin_step_run *run, int64_t index, const dunlin_step_graph *step)
 {
     float weight = 0.0F;
     DUNLIN_TRY(take_weight(run, index, &weight));
-    run->example_weight += (double)weight;
-    run->n_weighted += weight > 0.0F ? 1 : 0;
-    if (weight > 0.0F) {
-        run->weight_sum += (double)weight * (double)n_rows;
-        run->n_counted += n_rows;
+    for (uint32_t k = 0; k < step->n_outputs && weight > 0.0F; k++) {
+        run->weight_sums[k] += (double)weight * (double)step->outputs[k].n_rows;
+        run->n_counted[k] += step->outputs[k].n_rows;
     }
     return DUNLIN_OK;
 }
 
-/* The same of an example whose labels are known: some may be ignored, some weigh more. */
+/* Of one output's labels of an example: some may be ignored, some weigh more. */
 static dunlin_status add_labels(dunlin_step_run *run, int64_t index, const int32_t *labels,
-                                const dunlin_step_graph *step)
+                                const dunlin_step_graph *step, uint32_t output, float weight)
 {
-    float weight = 0.0F;
+    const dunlin_step_output *of = &step->outputs[output];
+    const float *class_weights = output == 0 ? run->class_weights : NULL;
     double sum = 0.0;
-    int64_t n_counted = 0;
-    DUNLIN_TRY(take_weight(run, index, &weight));
-    run->example_weight += (double)weight;
-    run->n_weighted += weight > 0.0F ? 1 : 0;
-    for (int64_t row = 0; row < step->n_rows && weight > 0.0F; row++) {
+    for (int64_t row = 0; row < of->n_rows; row++) {
         if (dunlin__run_is_ignored(run, labels[row])) {
             continue;
         }
         float own = 1.0F;
-        if (run->class_weights != NULL) {
-            DUNLIN_TRY(dunlin__run_check_label(run, labels[row], index, step->n_classes));
-            own = run->class_weights[labels[row]];
+        if (class_weights != NULL) {
+            DUNLIN_TRY(dunlin__run_check_label(run, labels[row], index, of->n_classes));
+            own = class_weights[labels[row]];
         }
         sum += (double)own;
-        n_counted += own > 0.0F ? 1 : 0;
+        run->n_counted[output] += own > 0.0F ? 1 : 0;
     }
-    run->weight_sum += (double)weight * sum;
-    run->n_counted += n_counted;
+    run->weight_sums[output] += (double)weight * sum;
+    return DUNLIN_OK;
+}
+
+/* The same of all outputs; of those that take targets, and no labels, every row counts. `at` is
+ * the example's place in the block. */
+static dunlin_status add_answers(dunlin_step_run *run, int64_t index, void *const *answers,
+                                 int64_t at, const dunlin_step_graph *step)
+{
+    float weight = 0.0F;
+    DUNLIN_TRY(take_weight(run, index, &weight));
+    for (uint32_t k = 0; k < step->n_outputs && weight > 0.0F; k++) {
+        const dunlin_step_output *of = &step->outputs[k];
+        if (of->loss.loss != DUNLIN_LOSS_CROSS_ENTROPY) {
+            run->weight_sums[k] += (double)weight * (double)of->n_rows;
+            run->n_counted[k] += of->n_rows;
+            continue;
+        }
+        /* One answer does for all outputs, or each has its own. */
+        const int32_t *labels = answers[run->source->answers == NULL ? 0 : k];
+        DUNLIN_TRY(add_labels(run, index, labels + at * of->n_rows, step, k, weight));
+    }
     return DUNLIN_OK;
 }
 
@@ -125,7 +141,7 @@ static dunlin_status weigh_labels(dunlin_step_run *run, const scratch_memory *sc
             return dunlin__run_fail_source(run, status, indices[0], n);
         }
         for (int64_t i = 0; i < n; i++) {
-            DUNLIN_TRY(add_labels(run, indices[i], labels + i * step->n_rows, step));
+            DUNLIN_TRY(add_answers(run, indices[i], answers, i, step));
         }
     }
     return DUNLIN_OK;
@@ -155,15 +171,13 @@ dunlin_status dunlin__trainer_weigh(dunlin_trainer *trainer, dunlin_step_run *ru
     if (!reads_labels && run->source->weight_fn == NULL) {
         return DUNLIN_OK; /* each row counts as one, as the run begins */
     }
-    run->weight_sum = 0.0;
-    run->example_weight = 0.0;
-    run->n_weighted = 0;
-    run->n_counted = 0;
+    memset(run->weight_sums, 0, sizeof run->weight_sums);
+    memset(run->n_counted, 0, sizeof run->n_counted);
     if (reads_labels) {
         return weigh_in_pool(trainer, run);
     }
     for (int64_t i = 0; i < run->n_batch; i++) {
-        DUNLIN_TRY(add_example(run, dunlin__run_example(run, i), trainer->train.step->n_rows));
+        DUNLIN_TRY(add_example(run, dunlin__run_example(run, i), trainer->train.step));
     }
     return DUNLIN_OK;
 }

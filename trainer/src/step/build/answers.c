@@ -21,7 +21,8 @@ static dunlin_status check_labels(const dunlin_step_run *run, const dunlin_answe
     for (int64_t i = 0; i < n; i++) {
         const bool counts = has_weight(run, indices[i]);
         for (int64_t row = i * of->n_rows; row < (i + 1) * of->n_rows; row++) {
-            if (!counts || (of->index == 0 && dunlin__run_is_ignored(run, labels[row]))) {
+            if (!counts || (of->loss == DUNLIN_LOSS_CROSS_ENTROPY &&
+                            dunlin__run_is_ignored(run, labels[row]))) {
                 labels[row] = DUNLIN_NO_LABEL;
                 continue;
             }

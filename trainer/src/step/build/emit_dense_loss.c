@@ -78,6 +78,29 @@ static void give_classes(const dunlin_kernel_call *call, dunlin_dense_loss_call 
                       dense->logits, run->threads);
 }
 
+/* The logits of a sample at a time, in the room that the run has for them. */
+static void count_ranks(const dunlin_kernel_call *call, const dunlin_dense_loss_call *whole)
+{
+    const dense_loss_op *op = call->params;
+    const dunlin_dense_loss_shape *shape = &op->loss.shape;
+    const dunlin_step_run *run = call->run;
+    const int32_t *labels = call->operands[AT_LABELS];
+    dunlin_dense_loss_call one = *whole;
+    one.loss.n_rows = shape->rows_per_sample;
+    one.loss.sums = NULL;
+    one.confusion = NULL;
+    one.logits = run->rank_room;
+    for (int64_t i = 0; i < call->n_samples; i++) {
+        run->kernels->dense_loss(&one);
+        for (int64_t row = 0; row < shape->rows_per_sample; row++) {
+            dunlin__run_count_rank(run, run->rank_room + row * shape->classes, shape->classes,
+                                   labels[i * shape->rows_per_sample + row]);
+        }
+        one.x += shape->rows_per_sample * shape->width;
+        one.loss.labels += shape->rows_per_sample;
+    }
+}
+
 static dunlin_status run_dense_loss(const dunlin_kernel_call *call)
 {
     const dense_loss_op *op = call->params;
@@ -93,7 +116,7 @@ static dunlin_status run_dense_loss(const dunlin_kernel_call *call)
                  .labels = call->operands[AT_LABELS],
                  .class_weights = run->class_weights,
                  .smoothing = op->loss.smoothing,
-                 .scale = 1.0F / (float)run->weight_sum,
+                 .scale = 1.0F / (float)dunlin__run_divisor(run, 0),
                  .is_reset = call->is_first,
                  .threads = run->threads},
         .workspace = call->workspace,
@@ -107,6 +130,9 @@ static dunlin_status run_dense_loss(const dunlin_kernel_call *call)
     dense.dx = operand_or_null(call, op->dx);
     dense.dw = is_reducing ? operand_or_null(call, op->dw) : NULL;
     dense.db = is_reducing ? operand_or_null(call, op->db) : NULL;
+    if (is_reducing && run->ranks != NULL) {
+        count_ranks(call, &dense);
+    }
     if (run->source->weight_fn == NULL) {
         run->kernels->dense_loss(&dense);
     } else {

@@ -116,22 +116,28 @@ static uint64_t loss_workspace(const dunlin_kernels *kernels, const void *params
     return 0;
 }
 
-/* Counts what was scored highest (the first of equal ones) for each label that counts. */
-static void count_confusion(const dunlin_kernel_call *call)
+static void count_confusion(const dunlin_step_run *run, const float *scores, int32_t n_classes,
+                            int32_t label)
+{
+    int32_t best = 0; /* the first of equal ones */
+    for (int32_t c = 1; c < n_classes; c++) {
+        best = scores[c] > scores[best] ? c : best;
+    }
+    run->confusion[(int64_t)label * n_classes + best]++;
+}
+
+/* Of each label that counts. */
+static void count_answers(const dunlin_kernel_call *call)
 {
     const loss_params *params = call->params;
-    const int32_t n_classes = params->n_classes;
     const float *logits = call->operands[0];
     const int32_t *labels = call->operands[1];
     for (int64_t row = 0; row < call->n_samples * params->n_rows; row++) {
-        const float *scores = logits + row * n_classes;
-        int32_t best = 0;
-        for (int32_t c = 1; c < n_classes; c++) {
-            best = scores[c] > scores[best] ? c : best;
+        const float *scores = logits + row * params->n_classes;
+        if (labels[row] != DUNLIN_NO_LABEL && call->run->confusion != NULL) {
+            count_confusion(call->run, scores, params->n_classes, labels[row]);
         }
-        if (labels[row] != DUNLIN_NO_LABEL) {
-            call->run->confusion[(int64_t)labels[row] * n_classes + best]++;
-        }
+        dunlin__run_count_rank(call->run, scores, params->n_classes, labels[row]);
     }
 }
 
@@ -148,7 +154,7 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
         }
         return DUNLIN_OK;
     }
-    const double divisor = dunlin__run_divisor(run, params->index, params->n_rows);
+    const double divisor = dunlin__run_divisor(run, params->index);
     dunlin_loss_call loss = {
         .classes = params->n_classes,
         .n_rows = call->n_samples * params->n_rows,
@@ -168,9 +174,9 @@ static dunlin_status run_loss(const dunlin_kernel_call *call)
     } else {
         run_weighted(call, &loss);
     }
-    if (is_reducing && run->confusion != NULL && params->index == 0 &&
+    if (is_reducing && (run->confusion != NULL || run->ranks != NULL) && params->index == 0 &&
         params->loss == DUNLIN_LOSS_CROSS_ENTROPY) {
-        count_confusion(call);
+        count_answers(call);
     }
     return DUNLIN_OK;
 }

@@ -93,6 +93,7 @@ dunlin_status dunlin__losses_take(const dunlin_net *net, dunlin_trainer_options 
     const uint32_t n_outputs = dunlin__net_n_outputs(net);
     bool is_set[DUNLIN_NET_MAX_OUTPUTS] = {false};
     bool has_weight = false;
+    bool has_labels = false;
     if (options->n_outputs < 0 || (options->n_outputs > 0) != (options->outputs != NULL)) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "option n_outputs is %" PRId32
@@ -112,17 +113,16 @@ dunlin_status dunlin__losses_take(const dunlin_net *net, dunlin_trainer_options 
     }
     for (uint32_t i = 0; i < n_outputs; i++) {
         has_weight = has_weight || out[i].weight > 0.0F;
+        has_labels = has_labels || out[i].loss == DUNLIN_LOSS_CROSS_ENTROPY;
     }
     if (!has_weight) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
                             "option outputs: the weights of all %" PRIu32 " outputs are 0",
                             n_outputs);
     }
-    if (n_outputs > 1 && options->has_ignore_label) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "trainer", 0,
-                            "option has_ignore_label: the model has %" PRIu32
-                            " outputs, and labels are ignored with one alone",
-                            n_outputs);
+    if (options->has_ignore_label && !has_labels) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option has_ignore_label is 1; it must be 0 but with cross-entropy");
     }
     if (options->class_weights != NULL && out[0].loss != DUNLIN_LOSS_CROSS_ENTROPY &&
         out[0].loss != DUNLIN_LOSS_BCE) {

@@ -146,9 +146,6 @@ static dunlin_status check_loss(const dunlin_trainer_options *options, dunlin_er
         return fail_option(error, "label_smoothing", (double)options->label_smoothing,
                            "0 but with cross-entropy");
     }
-    if (options->has_ignore_label && options->loss != DUNLIN_LOSS_CROSS_ENTROPY) {
-        return fail_option(error, "has_ignore_label", 1.0, "0 but with cross-entropy");
-    }
     DUNLIN_TRY(check_class_weights(options, error));
     if (!isfinite(options->clip_value) || options->clip_value < 0.0F) {
         return fail_option(error, "clip_value", (double)options->clip_value,
