@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""Accuracy in integers beside float32 with the same recipe: a row a run, three seeds, three series.
+
+integers.py PROGRAMS [CSV] [--series NAME,...] [--precisions NAME,...] [--seeds N] [--epochs N] [--examples N] [--rounds N]
+
+PROGRAMS has dunlin-train and dunlin-fleet, DUNLIN_DATA the data sets (cifar10_jpeg unpacked). Series: vgg11, VGG-11 with one
+dense layer on 20,000 images of CIFAR-10's JPEG copy; lenet5, on Fashion-MNIST; writers, LeNet-5 federated on MNIST by writer.
+In vgg11 and lenet5 all precisions of a seed begin from the same weights: vgg11's are drawn here (He et al. 2015). A row
+is written as soon as it is known, and one that is there is not run again, so an interrupted series continues. Rows of another
+length (--epochs, --examples, --rounds) are rows of their own. At the end it prints how many points each precision is below
+float32, the mean over the seeds that have both, beside the bar. Needs python3-numpy and python3-onnx.
+"""
+import argparse
+import csv
+import datetime
+import json
+import pathlib
+import resource
+import subprocess
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+BARS = {"vgg11": 2.7, "lenet5": 1.0, "writers": 2.2}  # points below float32 at most, of niti
+COLUMNS = ["series", "precision", "seed", "epochs", "examples", "accuracy", "loss", "cpu_s", "commit", "date", "command"]
+KEY = COLUMNS[:5]
+VGG = (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool")
+RATES = {"vgg11": "0.02", "lenet5": "0.02", "writers": "0.05"}  # of float32 and of the precisions that have a rate
+
+
+def make_vgg(path, seed):
+    """VGG-11 without batch norm for 32 x 32, its head one dense layer."""
+    draw = np.random.default_rng(seed)
+    nodes, constants, value, channels = [], [], "x", 3
+
+    def layer(kind, shape, name, **attributes):
+        weights = draw.standard_normal(shape) * np.sqrt(2.0 / np.prod(shape[1:]))
+        constants.append(numpy_helper.from_array(weights.astype(np.float32), name + ".weight"))
+        constants.append(numpy_helper.from_array(np.zeros(shape[0], np.float32), name + ".bias"))
+        nodes.append(helper.make_node(kind, [value, name + ".weight", name + ".bias"], [name], name, **attributes))
+        return name
+
+    for i, width in enumerate(VGG):
+        if width == "pool":
+            nodes.append(helper.make_node("MaxPool", [value], ["pool%d" % i], kernel_shape=[2, 2], strides=[2, 2]))
+            value = "pool%d" % i
+            continue
+        value = layer("Conv", (width, channels, 3, 3), "features.%d" % i, kernel_shape=[3, 3], pads=[1] * 4)
+        nodes.append(helper.make_node("Relu", [value], [value + ".relu"]))
+        value, channels = value + ".relu", width
+    nodes.append(helper.make_node("Flatten", [value], ["flat"]))
+    value = "flat"
+    value = layer("Gemm", (10, channels), "classifier", transB=1)
+    tensors = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+               for name, shape in (("x", ["N", 3, 32, 32]), (value, ["N", 10]))]
+    graph = helper.make_graph(nodes, "vgg11", tensors[:1], tensors[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+
+
+def flags_of(series, precision):
+    """The numbers' own flags: what has no rate has bits of its updates instead."""
+    if precision == "niti":
+        return ["--precision", precision]
+    rate = ["--lr", "0.5" if precision == "wageubn" else RATES[series]]
+    return rate if precision == "fp32" else rate + ["--precision", precision]
+
+
+def command_of(programs, options, series, seed, folder):
+    """The command of a row without the precision's flags."""
+    if series == "writers":
+        return [str(programs / "dunlin-fleet"), "--serve", "--clients", "60", "--cohort", "20", "--rounds", str(options.rounds),
+                "--dataset", "mnist_writers", "--partition", "writers", "--model", "lenet5"]
+    train = [str(programs / "dunlin-train"), "--epochs", str(options.epochs), "--batch", "64", "--eval"]
+    if series == "lenet5":
+        return train + ["--model", "lenet5", "--dataset", "fashion_mnist"]
+    path = folder / "vgg11.onnx"
+    make_vgg(path, seed)
+    return train + ["--model", str(path), "--dataset", "cifar10_jpeg", "--random-crop", "4", "--flip"]
+
+
+def length_of(options, series):
+    epochs = options.rounds if series == "writers" else options.epochs
+    return str(epochs), str(options.examples or (20000 if series == "vgg11" else "all"))
+
+
+def processor_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(programs, options, series, precision, seed):
+    before = processor_s()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        out = folder / "result.json"
+        epochs, examples = length_of(options, series)
+        command = command_of(programs, options, series, seed, folder) + ["--seed", str(seed)] + flags_of(series, precision)
+        if examples != "all":
+            command += ["--max-examples", examples]
+        subprocess.run(command + ["--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+        result = json.loads(out.read_text())
+    if series == "writers":
+        accuracy, loss = result["rounds"][-1]["accuracy"], result["rounds"][-1]["loss"]
+    else:
+        accuracy, loss = result["test_accuracy"], result["test_loss"]
+    commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return {"series": series, "precision": precision, "seed": str(seed), "epochs": epochs, "examples": examples,
+            "accuracy": "%.4f" % accuracy, "loss": "%.4f" % loss, "cpu_s": "%.1f" % (processor_s() - before),
+            "commit": commit.stdout.strip() or "unknown", "date": datetime.date.today().isoformat(),
+            "command": " ".join([pathlib.Path(command[0]).name] + command[1:]).replace(name + "/", "")}
+
+
+def read(path):
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path, row):
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def tell(rows, options, series, precision):
+    """Points below float32: the mean over the seeds that have both."""
+    length = length_of(options, series)
+    found = {(row["precision"], row["seed"]): float(row["accuracy"]) for row in rows
+             if row["series"] == series and (row["epochs"], row["examples"]) == length}
+    below = [100.0 * (found["fp32", seed] - accuracy) for (name, seed), accuracy in sorted(found.items())
+             if name == precision and ("fp32", seed) in found]
+    if below:
+        bar = ", bar %.1f" % BARS[series] if precision == "niti" else ""
+        print("%s, %s: %.2f points below float32 (%s)%s" %
+              (series, precision, sum(below) / len(below), ", ".join("%.2f" % b for b in below), bar))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=pathlib.Path)
+    parser.add_argument("csv", type=pathlib.Path, nargs="?", default=HERE / "results" / "integers.csv")
+    parser.add_argument("--series", default="lenet5,writers,vgg11")
+    parser.add_argument("--precisions", default="fp32,niti")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--examples", type=int, default=0)
+    options = parser.parse_args()
+    series_wanted, precisions = options.series.split(","), options.precisions.split(",")
+    for series in series_wanted:
+        if series not in BARS:
+            parser.error("no series %s; there are: %s" % (series, ", ".join(BARS)))
+    for seed in range(1, options.seeds + 1):
+        for series in series_wanted:
+            for precision in precisions:
+                key = [series, precision, str(seed), *length_of(options, series)]
+                if any([row[name] for name in KEY] == key for row in read(options.csv)):
+                    continue
+                row = run(options.programs, options, series, precision, seed)
+                append(options.csv, row)
+                print(series, precision, seed, row["accuracy"], flush=True)
+    for series in series_wanted:
+        for precision in precisions:
+            if precision != "fp32":
+                tell(read(options.csv), options, series, precision)
+
+
+if __name__ == "__main__":
+    main()
