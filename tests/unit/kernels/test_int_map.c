@@ -215,17 +215,23 @@ static void check_rows(const dunlin_int_kernels *k, uint64_t seed, dunlin_thread
         wanted[i / width * to_pitch + i % width] =
             (int8_t)int_model_round(from[i / width * from_pitch + i % width], shift, &expected);
     }
-    const dunlin_int_rows_call call = {.n_rows = n_rows,
-                                       .width = width,
-                                       .from = from,
-                                       .from_pitch = from_pitch,
-                                       .to = to,
-                                       .to_pitch = to_pitch,
-                                       .rounding = {.shift = shift, .stats = &stats},
-                                       .threads = threads};
+    dunlin_int_rows_call call = {.n_rows = n_rows,
+                                 .width = width,
+                                 .from = from,
+                                 .from_pitch = from_pitch,
+                                 .to = to,
+                                 .to_pitch = to_pitch,
+                                 .rounding = {.shift = shift, .stats = &stats},
+                                 .threads = threads};
     k->copy_rows(&call);
     int_same(k, "rows", to, wanted, n_rows * to_pitch);
     int_same_stats(k, "rows", &stats, &expected);
+    for (int64_t i = 0; i < n_rows * width; i++) { /* of them alone */
+        to[i / width * to_pitch + i % width] ^= 1;
+    }
+    call.rounding.stats = NULL;
+    k->copy_rows(&call);
+    int_same(k, "rows that nobody counts", to, wanted, n_rows * to_pitch);
     int_free(from);
     int_free(to);
     int_free(wanted);

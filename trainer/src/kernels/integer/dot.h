@@ -176,6 +176,51 @@ ALWAYS_INLINE vint vint_max(vint a, vint b)
 #endif
 }
 
+/* Lanes of a comparison that hold. */
+ALWAYS_INLINE int32_t vint_count(vint mask)
+{
+#if defined(__AVX512F__)
+    return __builtin_popcount(_mm512_movepi32_mask((__m512i)mask));
+#elif defined(__AVX2__)
+    return __builtin_popcount((unsigned)_mm256_movemask_ps((__m256)mask));
+#else
+    int32_t n = 0;
+    for (int i = 0; i < VEC; i++) {
+        n -= mask[i];
+    }
+    return n;
+#endif
+}
+
+/* |v|; the least value stays what it is. */
+ALWAYS_INLINE vint vint_abs(vint v)
+{
+#if defined(__AVX512F__)
+    return (vint)_mm512_abs_epi32((__m512i)v);
+#elif defined(__AVX2__)
+    return (vint)_mm256_abs_epi32((__m256i)v);
+#elif USES_ARM
+    return (vint)vabsq_s32((int32x4_t)v);
+#else
+    const vint sign = v >> 31;
+    return (v ^ sign) - sign;
+#endif
+}
+
+/* A magnitude with the sign of v; 0 where v is. */
+ALWAYS_INLINE vint vint_signed(vint size, vint v)
+{
+#if defined(__AVX512F__)
+    return (vint)_mm512_mask_sub_epi32((__m512i)size, _mm512_movepi32_mask((__m512i)v),
+                                       _mm512_setzero_si512(), (__m512i)size);
+#elif defined(__AVX2__)
+    return (vint)_mm256_sign_epi32((__m256i)size, (__m256i)v);
+#else
+    const vint sign = v >> 31;
+    return (size ^ sign) - sign;
+#endif
+}
+
 typedef int8_t vchars __attribute__((vector_size(VEC)));
 
 /* n int8, the others zero. */

@@ -6,6 +6,7 @@
 #include "int_depthwise.h"
 #include "int_entries.h"
 #include "int_few.h"
+#include "int_lines.h"
 
 /* How a view is cut. */
 typedef struct int_plan {
@@ -56,6 +57,10 @@ static void plan_view(const conv_view *view, int64_t n_samples, int_plan *plan)
 static uint64_t view_bytes(const conv_view *view, int64_t n_samples, size_t n_threads)
 {
     int_plan plan;
+    const uint64_t of_lines = K(int_lines_bytes)(view, n_threads);
+    if (of_lines > 0) {
+        return of_lines;
+    }
     plan_view(view, n_samples, &plan);
     return (uint64_t)(plan.b_bytes + plan.start_bytes) +
            (uint64_t)plan.room_bytes * (uint64_t)n_threads;
@@ -68,7 +73,7 @@ uint64_t K(int_conv_workspace_bytes)(const dunlin_conv_shape *shape, dunlin_conv
     conv_view view;
     uint64_t most = 64;
     if (int_is_depthwise(shape)) {
-        return K(int_depthwise_bytes)(shape);
+        return K(int_depthwise_bytes)(shape, pass, threads);
     }
     if (pass == DUNLIN_CONV_WEIGHT_GRAD) {
         return K(int_weight_grad_bytes)(shape, n_samples, threads);
@@ -213,21 +218,8 @@ static void rows_task(void *ctx, size_t slot)
     int64_t *at =
         (int64_t *)(void *)((char *)a + int_room((job->plan.rows * job->plan.pitch + INT_SLACK) *
                                                  (int64_t)sizeof(dot_a)));
-    int_target target = {.out = call->out,
-                         .real = call->out_real,
-                         .unit = call->unit,
-                         .is_added = call->is_added,
-                         .at = at,
-                         .shift = call->rounding.shift,
-                         .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,
-                         .high = job->is_input_grad ? DUNLIN_INT_MOST : call->high};
-    if (job->is_input_grad) {
-        target.addend = call->addend;
-        target.addend_shift = call->addend_shift;
-        target.mask = call->mask;
-        target.mask_low = call->mask_low;
-        target.mask_high = call->mask_high;
-    }
+    int_target target = int_target_of(call, job->is_input_grad);
+    target.at = at;
     int_block block = {.a = a,
                        .row_step = job->plan.pitch,
                        .group_step = DOT_GROUP,
@@ -243,6 +235,7 @@ static void rows_task(void *ctx, size_t slot)
         block.n = min_i64(job->chunk, job->columns - column);
         block.b = job->b + column * job->plan.groups * DOT_GROUP;
         block.start = job->start + column;
+        block.is_by_rows = block.n * job->plan.groups * DOT_GROUP <= INT_NEAR_BYTES;
         if (packed != first) {
             pack_rows(job, first, block.m, a, at);
         }
@@ -250,7 +243,7 @@ static void rows_task(void *ctx, size_t slot)
         target.column = column;
         K(int_gemm)(&block);
     }
-    int_tally_take(&job->tally, &target.count);
+    int_target_take(&target, &job->tally);
 }
 
 /* A part of a group's columns. */
@@ -274,6 +267,14 @@ static void run_view(int_conv_job *job)
     const conv_view *view = &job->view;
     if (int_is_depthwise(job->call->shape)) {
         K(int_depthwise)(job->call, view, job->is_input_grad, &job->tally);
+        return;
+    }
+    const int_lines lines = {.call = job->call,
+                             .view = view,
+                             .is_input_grad = job->is_input_grad,
+                             .source = job->source,
+                             .tally = &job->tally};
+    if (K(int_lines_run)(&lines)) {
         return;
     }
     plan_view(view, job->call->n_samples, &job->plan);

@@ -11,6 +11,9 @@
 #define INT_PART_BYTES (384 << 10)
 #define INT_BLOCK_BYTES (192 << 10)
 #define INT_BLOCK_TILES 16 /* at most */
+/* Packed weights that stay in the first cache while tile by tile goes over all columns: what is
+ * stored then follows one another. */
+#define INT_NEAR_BYTES (20 << 10)
 
 /* One worker's piece of the workspace begins at a cache's line. */
 static inline int64_t int_room(int64_t bytes)

@@ -5,11 +5,13 @@
  */
 #include "int_depthwise.h"
 #include "int_entries.h"
+#include "int_lines.h"
 
 #define PIXELS 512             /* of a block */
 #define GRAD_TILES 8           /* of rows of the gradient that are packed at once */
 #define GRAD_LINES 16          /* windows that are taken from the image at once */
 #define NEAR_BYTES (256 << 10) /* of packed output gradients that stay in the second cache */
+#define BIAS_VECTORS 4         /* of sums of a bias at once */
 #define STREAM_BYTES (INT64_C(16) << 20) /* of sums that are written once, and past the caches */
 
 typedef struct int_grad_plan {
@@ -61,9 +63,32 @@ uint64_t K(int_weight_grad_bytes)(const dunlin_conv_shape *shape, int64_t n_samp
     conv_view view;
     int_grad_plan plan;
     dunlin__view_forward(shape, &view);
+    const uint64_t of_lines = K(int_lines_grad_bytes)(&view, n_samples, n_threads);
+    if (of_lines > 0) {
+        return of_lines;
+    }
     plan_grad(&view, n_samples, &plan);
     return (uint64_t)(plan.b_bytes + plan.start_bytes) +
            (uint64_t)plan.room_bytes * (uint64_t)n_threads;
+}
+
+void K(int_add_sums)(const dunlin_int_conv_call *call, int64_t at, int64_t n, const int32_t *from,
+                     bool is_first)
+{
+    const bool is_reset = is_first && call->is_reset;
+    if (call->sums == NULL) {
+        for (int64_t j = 0; j < n; j++) {
+            call->wide_sums[at + j] = from[j] + (is_reset ? 0 : call->wide_sums[at + j]);
+        }
+        return;
+    }
+    int32_t *sums = call->sums + at;
+    for (int64_t j = 0; is_reset && j < n; j++) {
+        sums[j] = from[j];
+    }
+    for (int64_t j = 0; !is_reset && j < n; j++) {
+        sums[j] += from[j];
+    }
 }
 
 static void add_tile(const int_block *block, int64_t row, int64_t n_rows, int64_t column, int64_t n,
@@ -71,30 +96,17 @@ static void add_tile(const int_block *block, int64_t row, int64_t n_rows, int64_
 {
     const int_grad_target *target = (const int_grad_target *)block->target;
     const int_grad_job *job = target->job;
-    const dunlin_int_conv_call *call = job->call;
-    const bool is_reset = job->is_first && call->is_reset;
     for (int64_t i = 0; i < n_rows; i++) {
         const int64_t at = (target->first_row + row + i) * job->view.out_pitch +
                            job->group * job->view.outputs + column;
         const int32_t *from = tile + i * INT_WIDTH;
-        if (call->sums == NULL) {
-            for (int64_t j = 0; j < n; j++) {
-                call->wide_sums[at + j] = from[j] + (is_reset ? 0 : call->wide_sums[at + j]);
-            }
+        if (!job->is_streamed || n % VEC != 0) {
+            K(int_add_sums)(job->call, at, n, from, job->is_first);
             continue;
         }
-        int32_t *sums = call->sums + at;
-        if (job->is_streamed && n % VEC == 0) {
-            for (int64_t j = 0; j < n; j += VEC) {
-                vstream((float *)(void *)(sums + j), (vfloat)vint_load(from + j));
-            }
-            continue;
-        }
-        for (int64_t j = 0; is_reset && j < n; j++) {
-            sums[j] = from[j];
-        }
-        for (int64_t j = 0; !is_reset && j < n; j++) {
-            sums[j] += from[j];
+        int32_t *sums = job->call->sums + at;
+        for (int64_t j = 0; j < n; j += VEC) {
+            vstream((float *)(void *)(sums + j), (vfloat)vint_load(from + j));
         }
     }
 }
@@ -173,6 +185,11 @@ static void grad_task(void *ctx, size_t slot)
         int_block block = shape;
         target.first_row = unit * job->plan.rows;
         block.m = min_i64(job->plan.rows, job->plan.depth - target.first_row);
+        if (job->is_first && job->call->is_reset && job->call->sums != NULL && !job->is_streamed) {
+            block.sums = job->call->sums + target.first_row * job->view.out_pitch +
+                         job->group * job->view.outputs;
+            block.sums_pitch = job->view.out_pitch;
+        }
         pack_source(job, target.first_row, block.m, lines, a);
         K(int_gemm)(&block);
     }
@@ -191,6 +208,39 @@ static bool writes_past_caches(const int_grad_job *job, int64_t n_pixels)
            job->plan.depth * job->view.out_pitch * (int64_t)sizeof(int32_t) >= STREAM_BYTES;
 }
 
+/* Pixels whose channels together are whole vectors. */
+static int64_t pixels_of_vectors(int64_t channels)
+{
+    int64_t n = 1;
+    while (n * channels % VEC != 0) {
+        n *= 2;
+    }
+    return n;
+}
+
+/* Sums of elements [j, j + BIAS_VECTORS * VEC) of rows of `width`, each to its channel. */
+static void add_bias_columns(const dunlin_int_conv_call *call, int64_t n_rows, int64_t width,
+                             int64_t j)
+{
+    const int64_t end = min_i64(width, j + (int64_t)BIAS_VECTORS * VEC);
+    const int64_t n = (end - j) / VEC;
+    vint sums[BIAS_VECTORS] = {{0}};
+    int32_t ints[BIAS_VECTORS * VEC];
+    for (int64_t row = 0; row < n_rows; row++) {
+        const int8_t *from = call->dy + row * width + j;
+        UNROLL
+        for (int64_t i = 0; i < BIAS_VECTORS; i++) {
+            sums[i] += i < n ? vint_chars(from + i * VEC, VEC) : (vint){0};
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        vint_store(ints + i * VEC, sums[i]);
+    }
+    for (int64_t i = j; i < end; i++) {
+        call->out_bias[i % call->shape->out_c] += ints[i - j];
+    }
+}
+
 static void add_bias(const dunlin_int_conv_call *call)
 {
     const int64_t channels = call->shape->out_c;
@@ -202,11 +252,13 @@ static void add_bias(const dunlin_int_conv_call *call)
     for (int64_t c = 0; call->is_reset && c < channels; c++) {
         sums[c] = 0;
     }
-    for (int64_t i = 0; i < pixels; i++) {
-        const int8_t *dy = call->dy + i * channels;
-        for (int64_t c = 0; c < channels; c++) {
-            sums[c] += dy[c];
-        }
+    const int64_t at_once = pixels_of_vectors(channels);
+    const int64_t n_rows = pixels / at_once;
+    for (int64_t j = 0; n_rows > 0 && j < at_once * channels; j += (int64_t)BIAS_VECTORS * VEC) {
+        add_bias_columns(call, n_rows, at_once * channels, j);
+    }
+    for (int64_t i = n_rows * at_once * channels; i < pixels * channels; i++) {
+        sums[i % channels] += call->dy[i];
     }
 }
 
@@ -220,6 +272,10 @@ void K(int_conv_weight_grad)(const dunlin_int_conv_call *call)
     int_grad_job job = {.call = call};
     const int64_t n_workers = (int64_t)task_threads(call->threads);
     dunlin__view_forward(call->shape, &job.view);
+    if (K(int_lines_grad)(call, &job.view)) {
+        add_bias(call);
+        return;
+    }
     plan_grad(&job.view, call->n_samples, &job.plan);
     job.is_plain = dunlin__view_is_plain(&job.view);
     job.b = (dot_b *)call->workspace;

@@ -2,7 +2,7 @@
  * int_depthwise.c - depthwise convolutions in integers, forward and input gradient: for each pixel
  * of a view the sums of a run of channels, over all taps in registers.
  */
-#include "int_depthwise.h"
+#include "int_columns.h"
 
 typedef struct int_depthwise_job {
     const dunlin_int_conv_call *call;
@@ -22,12 +22,16 @@ static int64_t depthwise_groups(int64_t n_taps)
     return RUN_VECTORS == 1 ? n_taps : ceil_div(n_taps, RUN_GROUP);
 }
 
-uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape)
+uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                                size_t n_threads)
 {
+    const uint64_t of_columns = K(int_columns_bytes)(shape, pass, n_threads);
     const int64_t taps = (int64_t)shape->kernel_h * shape->kernel_w;
     const int64_t runs = ceil_div(shape->in_c, RUN_CHANNELS);
-    return (uint64_t)((runs * (depthwise_groups(taps) + 1) + 1) * (int64_t)sizeof(int_run) +
-                      int_room(runs * RUN_CHANNELS));
+    const uint64_t own =
+        (uint64_t)((runs * (depthwise_groups(taps) + 1) + 1) * (int64_t)sizeof(int_run) +
+                   int_room(runs * RUN_CHANNELS));
+    return of_columns > own ? of_columns : own;
 }
 
 #if DOT_OFFSET != 0
@@ -93,49 +97,6 @@ ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const
     return sums;
 }
 
-typedef struct run_count {
-    vint largest, n_clipped;
-} run_count;
-
-/* As K(int_store) without an addend. */
-ALWAYS_INLINE void run_finish(const int_target *target, int_run *sums, int64_t at, int64_t n,
-                              run_count *count)
-{
-
-    const int32_t shift = target->shift > 0 ? target->shift : 0;
-    const int32_t half = (int32_t)int_half(shift);
-    const vint most = (vint){0} + DUNLIN_INT_MOST;
-    UNROLL
-    for (int j = 0; j < RUN_VECTORS; j++) {
-        const vint sign = sums->of[j] >> 31;
-        const vint size = (sums->of[j] ^ sign) - sign;
-        const vint whole = (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
-        count->largest = vint_max(count->largest, size);
-        count->n_clipped -= whole > most;
-        sums->of[j] = (vint_min(whole, most) ^ sign) - sign;
-    }
-    if (target->out == NULL) {
-        return;
-    }
-    vwide q = run_pack(sums);
-    q = WIDE(max_epi8, q, (vwide){0} + (int8_t)target->low);
-    q = WIDE(min_epi8, q, (vwide){0} + (int8_t)target->high);
-    if (target->mask != NULL) {
-        const int32_t high = target->mask_high > 128 ? 127 : target->mask_high - 1;
-        const vwide mask = run_load(target->mask + at, n);
-        q &= (vwide)(mask > (int8_t)target->mask_low) & (vwide)(mask <= (int8_t)high);
-    }
-    run_store(target->out + at, q, n);
-}
-
-static void count_close(const run_count *count, int_count *to)
-{
-    for (int i = 0; i < VEC; i++) {
-        to->largest = max_i64(to->largest, count->largest[i]);
-        to->n_clipped += count->n_clipped[i];
-    }
-}
-
 #else
 
 static void pack_run(const int_depthwise_job *job, int64_t run)
@@ -165,7 +126,7 @@ ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const
 #endif
 
 /* By the way of K(int_store), a run of channels of one pixel. */
-static void store_run(int_target *target, const int_run *sums, int64_t n, int64_t at)
+void K(int_store_run)(int_target *target, const int_run *sums, int64_t n, int64_t at)
 {
     int32_t ints[RUN_CHANNELS];
     const int64_t rows[1] = {at};
@@ -177,6 +138,7 @@ static void store_run(int_target *target, const int_run *sums, int64_t n, int64_
         K(int_store)(&block, 0, 1, i, min_i64(INT_WIDTH, n - i), ints + i);
     }
     target->count = here.count;
+    target->largest = here.largest;
 }
 
 /* The taps of a line of pixels: where each lies, and how far it goes with the next pixel. */
@@ -252,7 +214,7 @@ ALWAYS_INLINE void depthwise_pixel(const int_depthwise_job *job, const int8_t *c
             continue;
         }
 #endif
-        store_run(target, &sums, n, at + c);
+        K(int_store_run)(target, &sums, n, at + c);
     }
     (void)count;
 }
@@ -269,22 +231,9 @@ static void depthwise_task(void *ctx, size_t task)
     tap_line taps;
     taps.next = 0;
     taps.moved = 0;
-    int_target target = {.out = call->out,
-                         .real = call->out_real,
-                         .unit = call->unit,
-                         .is_added = call->is_added,
-                         .shift = call->rounding.shift,
-                         .low = job->is_input_grad ? -DUNLIN_INT_MOST : call->low,
-                         .high = job->is_input_grad ? DUNLIN_INT_MOST : call->high};
-    if (job->is_input_grad) {
-        target.addend = call->addend;
-        target.addend_shift = call->addend_shift;
-        target.mask = call->mask;
-        target.mask_low = call->mask_low;
-        target.mask_high = call->mask_high;
-    }
+    int_target target = int_target_of(call, job->is_input_grad);
 #if DOT_OFFSET != 0
-    run_count count = {{0}, {0}};
+    run_count count = {{0}, 0};
 #else
     int count = 0;
 #endif
@@ -302,14 +251,17 @@ static void depthwise_task(void *ctx, size_t task)
         }
     }
 #if DOT_OFFSET != 0
-    count_close(&count, &target.count);
+    count_close(&count, &target);
 #endif
-    int_tally_take(job->tally, &target.count);
+    int_target_take(&target, job->tally);
 }
 
 void K(int_depthwise)(const dunlin_int_conv_call *call, const conv_view *view, bool is_input_grad,
                       int_tally *tally)
 {
+    if (K(int_columns_run)(call, view, is_input_grad, tally)) {
+        return;
+    }
     int_depthwise_job job = {.call = call,
                              .view = view,
                              .is_input_grad = is_input_grad,

@@ -93,6 +93,54 @@ ALWAYS_INLINE int_run run_rows(const int8_t *const *rows, int64_t c, int64_t n, 
                           run_load(rows[2] + c, n) ^ with, run_load(rows[3] + c, n) ^ with);
 }
 
+/* What runs have counted. */
+typedef struct run_count {
+    vint largest;
+    int64_t n_clipped;
+} run_count;
+
+/* As K(int_store) without an addend. */
+ALWAYS_INLINE void run_finish(const int_target *target, const int_run *sums, int64_t at, int64_t n,
+                              run_count *count)
+{
+    const int32_t shift = target->shift > 0 ? target->shift : 0;
+    const int32_t half = (int32_t)int_half(shift);
+    const vint unclipped = (vint){0} + int_most_unclipped(shift);
+    vint largest = {0};
+    int_run q;
+    UNROLL
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        const vint size = vint_abs(sums->of[j]);
+        const vint whole = (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
+        largest = vint_max(largest, size);
+        q.of[j] = vint_signed(whole, sums->of[j]);
+    }
+    count->largest = vint_max(count->largest, largest);
+    if (vint_count(largest > unclipped) > 0) { /* seldom */
+        for (int j = 0; j < RUN_VECTORS; j++) {
+            count->n_clipped += vint_count(vint_abs(sums->of[j]) > unclipped);
+        }
+    }
+    if (target->out == NULL) {
+        return;
+    }
+    vwide bytes = run_pack(&q); /* what is beyond saturates */
+    bytes = WIDE(max_epi8, bytes, (vwide){0} + (int8_t)target->low);
+    bytes = WIDE(min_epi8, bytes, (vwide){0} + (int8_t)target->high);
+    if (target->mask != NULL) {
+        const int32_t high = target->mask_high > 128 ? 127 : target->mask_high - 1;
+        const vwide mask = run_load(target->mask + at, n);
+        bytes &= (vwide)(mask > (int8_t)target->mask_low) & (vwide)(mask <= (int8_t)high);
+    }
+    run_store(target->out + at, bytes, n);
+}
+
+ALWAYS_INLINE void count_close(const run_count *count, int_target *to)
+{
+    to->largest = vint_max(to->largest, count->largest);
+    to->count.n_clipped += count->n_clipped;
+}
+
 /* int32 in the order of channels. */
 ALWAYS_INLINE void run_ints(const int_run *run, int32_t *out)
 {
@@ -119,7 +167,11 @@ static inline bool int_is_depthwise(const dunlin_conv_shape *shape)
            (int64_t)shape->kernel_h * shape->kernel_w <= INT_DEPTHWISE_TAPS;
 }
 
-uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape);
+/* By the way of K(int_store), a run of channels of one pixel. */
+void K(int_store_run)(int_target *target, const int_run *sums, int64_t n, int64_t at);
+
+uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass pass,
+                                size_t n_threads);
 void K(int_depthwise)(const dunlin_int_conv_call *call, const conv_view *view, bool is_input_grad,
                       int_tally *tally);
 void K(int_depthwise_grad)(const dunlin_int_conv_call *call);

@@ -2,7 +2,7 @@
  * int_depthwise_grad.c - the weight gradient of depthwise convolutions in integers: for each tap
  * and run of channels the sum over all pixels, four of a line at a time.
  */
-#include "int_depthwise.h"
+#include "int_columns.h"
 
 /* Pixels whose sums are kept in registers: far fewer than DUNLIN_INT_MOST_TERMS. */
 #define PIXELS_MOST 32768
@@ -184,6 +184,9 @@ void K(int_depthwise_grad)(const dunlin_int_conv_call *call)
 {
     int_depthwise_grad_job job = {.call = call};
     dunlin__view_forward(call->shape, &job.view);
+    if (K(int_columns_grad)(call, &job.view)) {
+        return;
+    }
     job.channels = call->shape->in_c;
     job.n_runs = ceil_div(job.channels, RUN_CHANNELS);
     const bool is_together =

@@ -135,13 +135,7 @@ static void few_task(void *ctx, size_t slot)
     const dunlin_int_conv_call *call = few->call;
     const int64_t width = call->shape->out_c;
     int_run *sums = (int_run *)(void *)((char *)few->rooms + (int64_t)slot * few->room_bytes);
-    int_target target = {.out = call->out,
-                         .real = call->out_real,
-                         .unit = call->unit,
-                         .is_added = call->is_added,
-                         .shift = call->rounding.shift,
-                         .low = call->low,
-                         .high = call->high};
+    int_target target = int_target_of(call, false);
     for (int64_t unit = shares_take(&job->shared, (int64_t)slot); unit < job->shared.n_units;
          unit = shares_take(&job->shared, (int64_t)slot)) {
         const int64_t first = unit * FEW_COLUMNS;
@@ -159,7 +153,7 @@ static void few_task(void *ctx, size_t slot)
             few_store(job, of, c, min_i64(RUN_CHANNELS, end - c), &target);
         }
     }
-    int_tally_take(few->tally, &target.count);
+    int_target_take(&target, few->tally);
 }
 
 /* A: the rows, past their depth zero, and a row of ones. */

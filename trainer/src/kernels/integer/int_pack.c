@@ -18,7 +18,11 @@ ALWAYS_INLINE chars16 chunk_load(const int8_t *from, int64_t n)
     if (n == CHUNK) {
         memcpy(&v, from, CHUNK);
     } else if (n > 0) {
+#if defined(__AVX512F__)
+        v = (chars16)_mm_maskz_loadu_epi8((__mmask16)(0xFFFFU >> (CHUNK - n)), from);
+#else
         memcpy(&v, from, (size_t)n);
+#endif
     }
     return v;
 }
@@ -73,13 +77,102 @@ static void group_store_narrow(const chars16 *rows, dot_b *to, int64_t width)
     memcpy(to, whole, (size_t)(width * DOT_GROUP) * sizeof(dot_b));
 }
 
+#if defined(__AVX512F__) && DOT_OFFSET != 0
+
+/* Four rows of 64 columns, side by side and in order. */
+ALWAYS_INLINE void store_64(const __m512i *rows, dot_b *to)
+{
+    const __m512i ab_low = _mm512_unpacklo_epi8(rows[0], rows[1]);
+    const __m512i ab_high = _mm512_unpackhi_epi8(rows[0], rows[1]);
+    const __m512i cd_low = _mm512_unpacklo_epi8(rows[2], rows[3]);
+    const __m512i cd_high = _mm512_unpackhi_epi8(rows[2], rows[3]);
+    /* of lane i: columns 16 i to 16 i + 3, and so on */
+    const __m512i a = _mm512_unpacklo_epi16(ab_low, cd_low);
+    const __m512i b = _mm512_unpackhi_epi16(ab_low, cd_low);
+    const __m512i c = _mm512_unpacklo_epi16(ab_high, cd_high);
+    const __m512i d = _mm512_unpackhi_epi16(ab_high, cd_high);
+    const __m512i ab_01 = _mm512_shuffle_i32x4(a, b, 0x44);
+    const __m512i ab_23 = _mm512_shuffle_i32x4(a, b, 0xEE);
+    const __m512i cd_01 = _mm512_shuffle_i32x4(c, d, 0x44);
+    const __m512i cd_23 = _mm512_shuffle_i32x4(c, d, 0xEE);
+    _mm512_storeu_si512(to, _mm512_shuffle_i32x4(ab_01, cd_01, 0x88));
+    _mm512_storeu_si512(to + 64, _mm512_shuffle_i32x4(ab_01, cd_01, 0xDD));
+    _mm512_storeu_si512(to + 128, _mm512_shuffle_i32x4(ab_23, cd_23, 0x88));
+    _mm512_storeu_si512(to + 192, _mm512_shuffle_i32x4(ab_23, cd_23, 0xDD));
+}
+
+/* Columns of a group of rows, as many as come in whole vectors; returns how many. */
+static int64_t interleave_wide(const int_rows *rows, int64_t row, dot_b *to)
+{
+    const __m512i flip = _mm512_set1_epi8((char)rows->flip);
+    const int8_t *from = rows->from + row * rows->pitch;
+    int64_t j = 0;
+    if (rows->k - row < DOT_GROUP) {
+        return 0;
+    }
+    for (; j + 64 <= rows->n; j += 64) {
+        __m512i group[DOT_GROUP];
+        UNROLL
+        for (int64_t g = 0; g < DOT_GROUP; g++) {
+            group[g] = _mm512_xor_si512(_mm512_loadu_si512(from + g * rows->pitch + j), flip);
+        }
+        store_64(group, to + j * DOT_GROUP);
+    }
+    return j;
+}
+
+/* Whole panels of 32 columns, two groups at once; returns the rows that are done. */
+static int64_t interleave_panel(const int_rows *rows, dot_b *to)
+{
+    const __m512i flip = _mm512_set1_epi8((char)rows->flip);
+    const int64_t pitch = rows->pitch;
+    int64_t i = 0;
+    if (rows->n != 32 || rows->width != 32) {
+        return 0;
+    }
+    for (; i + 2 * DOT_GROUP <= rows->k; i += 2 * DOT_GROUP) {
+        __m512i group[DOT_GROUP];
+        UNROLL
+        for (int64_t g = 0; g < DOT_GROUP; g++) {
+            const int8_t *from = rows->from + (i + g) * pitch;
+            const __m256i low = _mm256_loadu_si256((const __m256i_u *)from);
+            const __m256i high = _mm256_loadu_si256((const __m256i_u *)(from + DOT_GROUP * pitch));
+            const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+            group[g] = _mm512_xor_si512(both, flip);
+        }
+        store_64(group, to + i * 32);
+    }
+    return i;
+}
+
+#else
+
+static int64_t interleave_wide(const int_rows *rows, int64_t row, dot_b *to)
+{
+    (void)rows;
+    (void)row;
+    (void)to;
+    return 0;
+}
+
+static int64_t interleave_panel(const int_rows *rows, dot_b *to)
+{
+    (void)rows;
+    (void)to;
+    return 0;
+}
+
+#endif
+
 void K(int_interleave)(const int_rows *rows, dot_b *to)
 {
     const chars16 flip = (chars16){0} + (int8_t)rows->flip;
-    for (int64_t i = 0; i < rows->k; i += DOT_GROUP) {
+    const int64_t done = interleave_panel(rows, to);
+    to += done * rows->width;
+    for (int64_t i = done; i < rows->k; i += DOT_GROUP) {
         const int8_t *from = rows->from + i * rows->pitch;
         const int64_t here = min_i64(DOT_GROUP, rows->k - i);
-        for (int64_t j = 0; j < rows->width; j += CHUNK) {
+        for (int64_t j = interleave_wide(rows, i, to); j < rows->width; j += CHUNK) {
             const int64_t n = max_i64(0, min_i64(CHUNK, rows->n - j));
             chars16 group[DOT_GROUP];
             UNROLL
@@ -163,13 +256,21 @@ void K(int_start)(const dot_b *b, int64_t groups, int64_t width, const int32_t *
 {
     const dot_a one[4] = {1, 1, 1, 1};
     const vdot_operand ones = vdot_spread(one);
+    const int64_t whole = DOT_OFFSET != 0 ? groups / 4 * 4 : 0;
     for (int64_t j = 0; j < width; j += VEC) {
-        vint sum = {0};
-        for (int64_t k = 0; DOT_OFFSET != 0 && k < groups; k++) {
-            sum = vdot(sum, ones, vdot_load(b + (k * width + j) * DOT_GROUP));
+        vint sums[4] = {{0}, {0}, {0}, {0}}; /* which do not wait for each other */
+        for (int64_t k = 0; k < whole; k += 4) {
+            UNROLL
+            for (int64_t i = 0; i < 4; i++) {
+                sums[i] = vdot(sums[i], ones, vdot_load(b + ((k + i) * width + j) * DOT_GROUP));
+            }
         }
+        for (int64_t k = whole; DOT_OFFSET != 0 && k < groups; k++) {
+            sums[0] = vdot(sums[0], ones, vdot_load(b + (k * width + j) * DOT_GROUP));
+        }
+        const vuint sum = (vuint)(sums[0] + sums[1]) + (vuint)(sums[2] + sums[3]);
         /* without sign: it may wrap, and wraps back as the products are added */
-        vint_store(start + j, (vint)((vuint)sum * (uint32_t)-DOT_OFFSET));
+        vint_store(start + j, (vint)(sum * (uint32_t)-DOT_OFFSET));
         for (int64_t i = j; bias != NULL && i < min_i64(n, j + VEC); i++) {
             start[i] = (int32_t)((uint32_t)start[i] + (uint32_t)bias[i]);
         }
@@ -207,6 +308,11 @@ ALWAYS_INLINE void a_clear(dot_a *to, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         to[i] = (dot_a)DOT_OFFSET;
     }
+}
+
+void K(int_clear_row)(int64_t n, dot_a *to)
+{
+    a_clear(to, n);
 }
 
 ALWAYS_INLINE void chars_copy(int8_t *to, const int8_t *from, int64_t n)

@@ -20,15 +20,6 @@ ALWAYS_INLINE vint rounded(vint size, int32_t shift, int32_t half)
     return (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
 }
 
-ALWAYS_INLINE int64_t lanes(vint mask)
-{
-    int64_t n = 0;
-    for (int i = 0; i < VEC; i++) {
-        n -= mask[i];
-    }
-    return n;
-}
-
 /* What an addend makes of q; counted are lanes that either rounding clipped. */
 static vint added(const int_target *target, int64_t at, int32_t n, vint q, vint *clipped)
 {
@@ -56,7 +47,7 @@ ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vi
     if (!is_plain) {
         vint clipped = whole > most;
         q = added(target, at, used, q, &clipped);
-        target->count.n_clipped += lanes(clipped);
+        target->count.n_clipped += vint_count(clipped);
     }
     if (target->mask != NULL) {
         const vint mask = vint_chars(target->mask + at, used);
@@ -73,11 +64,6 @@ ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vi
 #define WIDE(op, a, b) _mm512_##op((__m512i)(a), (__m512i)(b))
 typedef __m512i wide;
 
-ALWAYS_INLINE wide with_sign(wide size, wide v)
-{
-    return _mm512_mask_sub_epi32(size, _mm512_movepi32_mask(v), _mm512_setzero_si512(), size);
-}
-
 /* Two rows of two vectors or four of one, as packing leaves their bytes, in order. */
 ALWAYS_INLINE wide in_order(wide v)
 {
@@ -88,25 +74,57 @@ ALWAYS_INLINE wide in_order(wide v)
 #define WIDE(op, a, b) _mm256_##op((__m256i)(a), (__m256i)(b))
 typedef __m256i wide;
 
-ALWAYS_INLINE wide with_sign(wide size, wide v)
-{
-    return _mm256_sign_epi32(size, v);
-}
-
 ALWAYS_INLINE wide in_order(wide v)
 {
     return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 #endif
 
-/* Rows of the mask as they are stored, those of a vector: 0 where it is at a bound. */
-ALWAYS_INLINE wide masked(const int_target *target, const int64_t *at, int64_t n_rows,
-                          int64_t width, int64_t n, wide q)
+/* The bytes of the rows of a vector: two of two vectors (INT_WIDTH) or four of one, n of each. */
+#if VEC == 16
+
+ALWAYS_INLINE wide rows_load(const int8_t *from, const int64_t *at, int64_t width, int64_t n)
 {
-    int8_t bytes[sizeof q] = {0};
-    vchars_wide mask;
-    for (int64_t j = 0; j < n_rows; j++) {
-        const int8_t *row = target->mask + at[j];
+    if (width == INT_WIDTH) {
+        const __mmask32 used = (__mmask32)(0xFFFFFFFFU >> (INT_WIDTH - n));
+        const __m512i low = _mm512_castsi256_si512(_mm256_maskz_loadu_epi8(used, from + at[0]));
+        return _mm512_inserti64x4(low, _mm256_maskz_loadu_epi8(used, from + at[1]), 1);
+    }
+    const __mmask16 used = (__mmask16)(0xFFFFU >> (VEC - n));
+    __m512i v = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(used, from + at[0]));
+    v = _mm512_inserti32x4(v, _mm_maskz_loadu_epi8(used, from + at[1]), 1);
+    v = _mm512_inserti32x4(v, _mm_maskz_loadu_epi8(used, from + at[2]), 2);
+    return _mm512_inserti32x4(v, _mm_maskz_loadu_epi8(used, from + at[3]), 3);
+}
+
+ALWAYS_INLINE void rows_store(int8_t *to, const int64_t *at, int64_t width, int64_t n, wide v)
+{
+    if (width == INT_WIDTH && n == width) {
+        _mm256_storeu_si256((__m256i_u *)(to + at[0]), _mm512_castsi512_si256(v));
+        _mm256_storeu_si256((__m256i_u *)(to + at[1]), _mm512_extracti64x4_epi64(v, 1));
+        return;
+    }
+    if (width == INT_WIDTH) {
+        const __mmask32 used = (__mmask32)(0xFFFFFFFFU >> (INT_WIDTH - n));
+        _mm256_mask_storeu_epi8(to + at[0], used, _mm512_castsi512_si256(v));
+        _mm256_mask_storeu_epi8(to + at[1], used, _mm512_extracti64x4_epi64(v, 1));
+        return;
+    }
+    const __mmask16 used = (__mmask16)(0xFFFFU >> (VEC - n));
+    _mm_mask_storeu_epi8(to + at[0], used, _mm512_castsi512_si128(v));
+    _mm_mask_storeu_epi8(to + at[1], used, _mm512_extracti32x4_epi32(v, 1));
+    _mm_mask_storeu_epi8(to + at[2], used, _mm512_extracti32x4_epi32(v, 2));
+    _mm_mask_storeu_epi8(to + at[3], used, _mm512_extracti32x4_epi32(v, 3));
+}
+
+#else
+
+ALWAYS_INLINE wide rows_load(const int8_t *from, const int64_t *at, int64_t width, int64_t n)
+{
+    int8_t bytes[sizeof(wide)] = {0};
+    wide v;
+    for (int64_t j = 0; j < (int64_t)sizeof bytes / width; j++) {
+        const int8_t *row = from + at[j];
         if (n == width) {
             memcpy(bytes + j * width, row, (size_t)width);
             continue;
@@ -116,7 +134,35 @@ ALWAYS_INLINE wide masked(const int_target *target, const int64_t *at, int64_t n
             memcpy(bytes + j * width + k, &part, sizeof part);
         }
     }
-    memcpy(&mask, bytes, sizeof mask);
+    memcpy(&v, bytes, sizeof v);
+    return v;
+}
+
+ALWAYS_INLINE void rows_store(int8_t *to, const int64_t *at, int64_t width, int64_t n, wide v)
+{
+    char bytes[sizeof v];
+    memcpy(bytes, &v, sizeof v);
+    for (int64_t j = 0; j < (int64_t)sizeof bytes / width; j++) {
+        const char *row = bytes + j * width;
+        if (n == width) {
+            memcpy(to + at[j], row, (size_t)width);
+            continue;
+        }
+        vbytes part;
+        for (int64_t k = 0; k < n; k += VEC) {
+            memcpy(&part, row + k, sizeof part);
+            vbytes_store((uint8_t *)to + at[j] + k, part, vec_left(n, k));
+        }
+    }
+}
+
+#endif
+
+/* 0 where the mask is at a bound. */
+ALWAYS_INLINE wide masked(const int_target *target, const int64_t *at, int64_t width, int64_t n,
+                          wide q)
+{
+    const vchars_wide mask = (vchars_wide)rows_load(target->mask, at, width, n);
     const int8_t most = (int8_t)min_i64(DUNLIN_INT_MOST, (int64_t)target->mask_high - 1);
     const vchars_wide in = (mask > (int8_t)target->mask_low) & (mask <= most);
     return (wide)((vchars_wide)q & in);
@@ -139,30 +185,16 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
         UNROLL
         for (int j = 0; j < 4; j++) {
             const vint v = vint_load(tile + (i + j / vectors) * INT_WIDTH + j % vectors * VEC);
-            vint sign;
-            const vint size = size_of(v, &sign);
+            const vint size = vint_abs(v);
             largest = vint_max(largest, size);
-            q[j] = with_sign((wide)rounded(size, shift, half), (wide)v);
+            q[j] = (wide)vint_signed(rounded(size, shift, half), v);
         }
         wide both = WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
         both = in_order(WIDE(max_epi8, low, WIDE(min_epi8, high, both)));
         if (target->mask != NULL) {
-            both = masked(target, at + i, 4 / vectors, width, n, both);
+            both = masked(target, at + i, width, n, both);
         }
-        char bytes[sizeof both];
-        memcpy(bytes, &both, sizeof both);
-        for (int64_t j = 0; j < 4 / vectors; j++) {
-            const char *row = bytes + j * width;
-            if (n == width) {
-                memcpy(out + at[i + j], row, (size_t)width);
-                continue;
-            }
-            vbytes part;
-            for (int64_t k = 0; k < n; k += VEC) {
-                memcpy(&part, row + k, sizeof part);
-                vbytes_store((uint8_t *)out + at[i + j] + k, part, vec_left(n, k));
-            }
-        }
+        rows_store(out, at + i, width, n, both);
     }
     return largest;
 }
@@ -188,8 +220,7 @@ static vint largest_of(int64_t n_rows, int64_t n, const int32_t *tile)
     vint largest = {0};
     for (int64_t i = 0; i < n_rows; i++) {
         for (int64_t j = 0; j < n; j += VEC) {
-            vint sign;
-            largest = vint_max(largest, size_of(vint_load(tile + i * INT_WIDTH + j), &sign));
+            largest = vint_max(largest, vint_abs(vint_load(tile + i * INT_WIDTH + j)));
         }
     }
     return largest;
@@ -241,13 +272,9 @@ void K(int_store)(const int_block *block, int64_t row, int64_t n_rows, int64_t c
             }
         }
     }
-    int32_t most_of_tile = 0;
-    for (int i = 0; i < VEC; i++) {
-        most_of_tile = largest[i] > most_of_tile ? largest[i] : most_of_tile;
-    }
-    target->count.largest = max_i64(target->count.largest, most_of_tile);
+    target->largest = vint_max(target->largest, largest);
     /* Seldom: so it is counted only where there is one. */
-    if (is_plain && int_shifted((uint32_t)most_of_tile, shift, (uint32_t)half) > DUNLIN_INT_MOST) {
+    if (is_plain && vint_count(largest > int_most_unclipped(shift)) > 0) {
         for (int64_t i = 0; i < n_rows; i++) {
             for (int64_t j = 0; j < n; j++) {
                 const uint32_t size = int_size(tile[i * INT_WIDTH + j]);
