@@ -137,6 +137,22 @@ dunlin_app_model_fill_predictor(const dunlin_app_model *model, const dunlin_mode
                                 dunlin_predictor *predictor, dunlin_error *out_error);
 
 /**
+ * The newest federated model in a trainer over `network` that no round uses: to evaluate it, to go
+ * on from it, or to write it as a QDQ model, for programs that predict in int8. A trainer of
+ * integers (options.precision "niti") rounds each parameter to the nearest multiples of the scale
+ * that its largest value needs, as every set of weights from outside; then
+ * dunlin_trainer_evaluate() over some of the device's own examples finds the scales of values
+ * without changing a weight, and dunlin_trainer_export_qdq() writes the file. The optimiser's state
+ * stays: dunlin_trainer_reset_optimizer() begins anew.
+ *
+ * @return OK; MISMATCH as above, with the trainer as it was; IO, NUMERIC: its weights are then a
+ * mixture, and it is to be filled again; STATE while a step runs; ARGUMENT.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status
+dunlin_app_model_fill_trainer(const dunlin_app_model *model, const dunlin_model *network,
+                              dunlin_trainer *trainer, dunlin_error *out_error);
+
+/**
  * The newest federated model as an ONNX file, as dunlin_trainer_export_onnx() writes a trainer's:
  * whole or not at all. The weights are streamed from the storage.
  *

@@ -1,13 +1,16 @@
 /*
- * builtin_app_model.c - the newest federated model in a predictor, and as an ONNX file.
+ * builtin_app_model.c - the newest federated model in a predictor, in a trainer, and as an ONNX
+ * file.
  *
  * Invariant: weights pass through in blocks; names and shapes have been compared before the first
  * one is taken.
  */
 #include <dunlin/builtin.h>
 #include <dunlin/bytes.h>
+#include <dunlin/trainer_advanced.h>
 #include <mem/support.h>
 
+#include <math.h>
 #include <string.h>
 
 #define BLOCK_FLOATS 2048
@@ -80,6 +83,20 @@ static void floor_variance(const dunlin_model *network, int32_t parameter, float
     }
 }
 
+/* A block of a tensor's values, as a network takes them. */
+static dunlin_status read_block(const dunlin_model *network, int32_t parameter,
+                                const dunlin_weights_reader *set, int32_t index, int64_t first,
+                                int64_t n, float *block, dunlin_error *error)
+{
+    const dunlin_status status = set->read_fn(set->ctx, index, first, n, block);
+    if (status != DUNLIN_OK) {
+        return dunlin__fail(error, status, "app model", 0, "tensor %.100s cannot be read: %s",
+                            set->tensors[index].name, dunlin_status_text(status));
+    }
+    floor_variance(network, parameter, block, n);
+    return DUNLIN_OK;
+}
+
 /* One parameter into the predictor, from `place` of its flat row on. */
 static dunlin_status fill_parameter(const dunlin_model *network, int32_t parameter,
                                     const dunlin_weights_reader *set, dunlin_predictor *predictor,
@@ -93,12 +110,7 @@ static dunlin_status fill_parameter(const dunlin_model *network, int32_t paramet
     for (int64_t done = 0; done < info.n_elements;) {
         const int64_t left = info.n_elements - done;
         const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        const dunlin_status status = set->read_fn(set->ctx, index, done, n, block);
-        if (status != DUNLIN_OK) {
-            return dunlin__fail(error, status, "app model", 0, "tensor %.100s cannot be read: %s",
-                                info.name, dunlin_status_text(status));
-        }
-        floor_variance(network, parameter, block, n);
+        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
         DUNLIN_TRY(dunlin_predictor_set_weights(predictor, DUNLIN_WEIGHTS_ALL, *place + done, n,
                                                 block, error));
         done += n;
@@ -153,6 +165,81 @@ dunlin_status dunlin_app_model_create_predictor(const dunlin_app_model *model,
         return status;
     }
     *out_predictor = made;
+    return DUNLIN_OK;
+}
+
+/* In integers a parameter gets its scale before its values come. */
+static dunlin_status begin_parameter(const dunlin_model *network, int32_t parameter,
+                                     const dunlin_weights_reader *set, int32_t index,
+                                     dunlin_trainer *trainer, dunlin_error *error)
+{
+    const int64_t n_elements = set->tensors[index].n_elements;
+    float block[BLOCK_FLOATS];
+    float largest = 0.0F;
+    float unit = 0.0F;
+    for (int64_t done = 0; done < n_elements; done += BLOCK_FLOATS) {
+        const int64_t n = n_elements - done < BLOCK_FLOATS ? n_elements - done : BLOCK_FLOATS;
+        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
+        for (int64_t i = 0; i < n; i++) {
+            /* Not a number stays, so that it is refused by name. */
+            largest = fabsf(block[i]) <= largest ? largest : fabsf(block[i]);
+        }
+    }
+    return dunlin_trainer_begin_parameter(trainer, parameter, largest, &unit);
+}
+
+/* One parameter into the trainer, from `place` of its flat row on. */
+static dunlin_status fill_of_trainer(const dunlin_model *network, int32_t parameter,
+                                     const dunlin_weights_reader *set, dunlin_trainer *trainer,
+                                     int64_t *place, dunlin_error *error)
+{
+    dunlin_parameter_info info = {0};
+    float block[BLOCK_FLOATS];
+    int32_t index = 0;
+    DUNLIN_TRY(dunlin_model_parameter(network, parameter, &info));
+    DUNLIN_TRY(find_tensor(set, &info, &index, error));
+    dunlin_status status = DUNLIN_OK;
+    if (dunlin_trainer_n_scales(trainer) > 0) {
+        status = begin_parameter(network, parameter, set, index, trainer, error);
+    }
+    for (int64_t done = 0; status == DUNLIN_OK && done < info.n_elements; done += BLOCK_FLOATS) {
+        const int64_t left = info.n_elements - done;
+        const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
+        status = dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, *place + done, n, block);
+    }
+    if (status != DUNLIN_OK && (error == NULL || error->status == DUNLIN_OK)) {
+        return dunlin__fail(error, status, "app model", 0, "tensor %.100s: %s", info.name,
+                            dunlin_trainer_last_error(trainer)->text);
+    }
+    *place += info.n_elements;
+    return status;
+}
+
+dunlin_status dunlin_app_model_fill_trainer(const dunlin_app_model *model,
+                                            const dunlin_model *network, dunlin_trainer *trainer,
+                                            dunlin_error *out_error)
+{
+    dunlin_weights_reader set = {0};
+    int64_t place = 0;
+    DUNLIN_TRY(take_reader(model, network, &set, out_error));
+    if (trainer == NULL) {
+        return dunlin__fail(out_error, DUNLIN_ARGUMENT, "app model", 0, "trainer is NULL");
+    }
+    for (int32_t i = 0; i < set.n_tensors; i++) {
+        dunlin_parameter_info info = {0};
+        int32_t index = 0;
+        if (dunlin_trainer_n_parameters(trainer) != set.n_tensors ||
+            dunlin_trainer_parameter(trainer, i, &info) != DUNLIN_OK) {
+            return dunlin__fail(out_error, DUNLIN_MISMATCH, "app model", 0,
+                                "the trainer has %d tensors, the federated model has %d",
+                                (int)dunlin_trainer_n_parameters(trainer), (int)set.n_tensors);
+        }
+        DUNLIN_TRY(find_tensor(&set, &info, &index, out_error));
+    }
+    for (int32_t i = 0; i < set.n_tensors; i++) {
+        DUNLIN_TRY(fill_of_trainer(network, i, &set, trainer, &place, out_error));
+    }
     return DUNLIN_OK;
 }
 

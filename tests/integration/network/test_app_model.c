@@ -3,15 +3,18 @@
  * TLS: what is handed out in each phase of a run and at its end, predictions, the ONNX file, other
  * threads.
  */
+#include "qdq_check.h"
 #include "site.h"
 
 #include <dunlin/app_model.h>
 #include <dunlin/arrays.h>
 #include <dunlin/builtin.h>
 #include <dunlin/predictor.h>
+#include <dunlin/trainer_advanced.h>
 
 #include <criterion/criterion.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -293,6 +296,96 @@ Test(app_model, becomes_an_onnx_file_whole_or_not_at_all, .timeout = 600)
     cr_expect_eq(dunlin_app_model_export_onnx(model, NULL, path, &error), DUNLIN_ARGUMENT);
     dunlin_model_destroy(other);
     dunlin_model_destroy(read);
+    dunlin_app_model_close(model);
+    end();
+}
+
+/* ---- in a trainer ---- */
+
+/* Is every parameter of the trainer the federated one, rounded to whole multiples of its unit where
+ * `is_rounded`? */
+static void expect_weights(const dunlin_app_model *model, dunlin_trainer *trainer, bool is_rounded)
+{
+    static float wanted[MOST_VALUES];
+    static float is[MOST_VALUES];
+    for (int32_t i = 0; i < dunlin_trainer_n_parameters(trainer); i++) {
+        dunlin_parameter_info info = {0};
+        dunlin_scale_info scale = DUNLIN_SCALE_INFO_INIT;
+        MUST(dunlin_trainer_parameter(trainer, i, &info));
+        const size_t n = (size_t)info.n_elements;
+        MUST(dunlin_app_model_get_tensor(model, info.name, wanted, info.n_elements, &error));
+        MUST(dunlin_trainer_get_parameter(trainer, info.name, is, info.n_elements));
+        if (!is_rounded) {
+            cr_expect_eq(memcmp(is, wanted, n * sizeof *is), 0, "%s", info.name);
+            continue;
+        }
+        MUST(dunlin_trainer_scale(trainer, i, &scale));
+        for (size_t k = 0; k < n; k++) {
+            const float whole = ldexpf(wanted[k], -scale.exponent);
+            const float rounded = fmaxf(-127.0F, fminf(127.0F, roundf(whole)));
+            cr_assert_eq(is[k], ldexpf(rounded, scale.exponent), "%s: %zu", info.name, k);
+        }
+    }
+}
+
+Test(app_model, goes_into_a_trainer_of_floats, .timeout = 600)
+{
+    static float outputs[2][N_IMAGES * N_CLASSES];
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_app_model *model = NULL;
+    dunlin_model *other = NULL;
+    dunlin_trainer *trainer = NULL;
+    begin(TASK(""));
+    (void)run(DUNLIN_OUTCOME_ACCEPTED);
+    (void)open_model(&model);
+    MUST(dunlin_trainer_create(network, &options, &trainer, &error));
+    MUST(dunlin_app_model_fill_trainer(model, network, trainer, &error));
+    expect_weights(model, trainer, false);
+    MUST(dunlin_trainer_predict(trainer, &images, 0, N_IMAGES, outputs[0]));
+    predict_otherwise(model, outputs[1]);
+    cr_expect_eq(memcmp(outputs[0], outputs[1], sizeof outputs[0]), 0);
+    cr_expect_eq(dunlin_app_model_fill_trainer(model, network, NULL, &error), DUNLIN_ARGUMENT);
+    cr_expect_eq(dunlin_app_model_fill_trainer(NULL, network, trainer, &error), DUNLIN_ARGUMENT);
+    MUST(dunlin_model_from_zoo("mlp", NULL, NULL, &other, &error));
+    cr_expect_eq(dunlin_app_model_fill_trainer(model, other, trainer, &error), DUNLIN_MISMATCH);
+    expect_weights(model, trainer, false);
+    dunlin_trainer_destroy(trainer);
+    MUST(dunlin_trainer_create(other, &options, &trainer, &error));
+    cr_expect_eq(dunlin_app_model_fill_trainer(model, network, trainer, &error), DUNLIN_MISMATCH);
+    cr_expect_not_null(strstr(error.text, "the trainer has "), "%s", error.text);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(other);
+    dunlin_app_model_close(model);
+    end();
+}
+
+Test(app_model, becomes_a_qdq_file, .timeout = 600)
+{
+    char prefix[128];
+    char path[160];
+    char arguments[512];
+    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
+    dunlin_metrics metrics;
+    dunlin_app_model *model = NULL;
+    dunlin_trainer *trainer = NULL;
+    options.precision = "niti";
+    begin(TASK(""));
+    (void)run(DUNLIN_OUTCOME_ACCEPTED);
+    (void)open_model(&model);
+    MUST(dunlin_trainer_create(network, &options, &trainer, &error));
+    MUST(dunlin_app_model_fill_trainer(model, network, trainer, &error));
+    (void)snprintf(prefix, sizeof prefix, "%s/app", where.folder);
+    (void)snprintf(path, sizeof path, "%s.onnx", prefix);
+    cr_expect_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_STATE, "no values were seen");
+    MUST(dunlin_trainer_evaluate(trainer, &images, 0, N_IMAGES, &metrics));
+    expect_weights(model, trainer, true);
+    qdq_write(trainer, &images, N_IMAGES, N_PIXELS, N_CLASSES, prefix);
+    (void)snprintf(arguments, sizeof arguments, "%s.onnx %s.x %s.y 6 0", prefix, prefix, prefix);
+    if (qdq_is_checkable()) {
+        cr_expect_eq(qdq_check(arguments), 0, "%s", arguments);
+    }
+    qdq_remove(prefix);
+    dunlin_trainer_destroy(trainer);
     dunlin_app_model_close(model);
     end();
 }

@@ -3,6 +3,7 @@
  * held against its own predictions by the rules of ONNX.
  */
 #include "integer_support.h"
+#include "qdq_check.h"
 
 #include <dunlin/bytes.h>
 #include <dunlin/trainer_advanced.h>
@@ -177,110 +178,124 @@ static dunlin_model *make_net(net_kind kind)
     return integer_finish(builder, kind == CHAIN ? y : dunlin_builder_flatten(builder, y));
 }
 
-static void write_floats(const char *path, const float *values, int64_t n)
-{
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file, "%s", path);
-    cr_assert_eq(fwrite(values, sizeof *values, (size_t)n, file), (size_t)n);
-    cr_assert_eq(fclose(file), 0);
-}
-
-/* Trains a little, then writes model, inputs and predictions as FOLDER/NAME.onnx, .x, .y. */
-static void write_case(const char *folder, int index, net_kind kind, const char *precision)
+/* Trains a little, then writes model, inputs and predictions as PREFIX.onnx, .x, .y. */
+static void write_case(const char *prefix, dunlin_model *model, const char *precision)
 {
     char path[256];
-    dunlin_model *model = make_net(kind);
     dunlin_trainer_options options = integer_options(8);
     options.precision = precision;
     dunlin_trainer *trainer = test_create(model, &options);
     test_source examples;
     test_source_init(&examples, model, N_EXAMPLES, DUNLIN_F32);
     examples.source.scale = 1.0F / 131.0F; /* no input lies half-way between two whole numbers */
-    const int64_t n_inputs = examples.n_elements * N_EXAMPLES;
-    const int64_t n_logits = (int64_t)dunlin_model_n_outputs(model) * N_EXAMPLES;
-    float *x = calloc((size_t)n_inputs, sizeof *x);
-    float *logits = calloc((size_t)n_logits, sizeof *logits);
-    int64_t indices[N_EXAMPLES];
-    int32_t labels[N_EXAMPLES];
-    cr_assert(x != NULL && logits != NULL);
-    (void)snprintf(path, sizeof path, "%s/%d.onnx", folder, index);
+    (void)snprintf(path, sizeof path, "%s.onnx", prefix);
     cr_expect_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_STATE);
     test_expect_text(trainer, "has no scale yet");
     test_fit_epochs(trainer, model, 2);
-    for (int i = 0; i < N_EXAMPLES; i++) {
-        indices[i] = i;
-    }
-    cr_assert_eq(examples.source.read_fn(examples.source.ctx, indices, N_EXAMPLES, x, labels),
-                 DUNLIN_OK);
-    for (int64_t i = 0; i < n_inputs; i++) {
-        x[i] *= examples.source.scale;
-    }
-    cr_assert_eq(dunlin_trainer_predict(trainer, &examples.source, 0, N_EXAMPLES, logits),
-                 DUNLIN_OK);
-    cr_assert_eq(dunlin_trainer_export_qdq(trainer, path), DUNLIN_OK, "%s",
-                 dunlin_trainer_last_error(trainer)->text);
-    (void)snprintf(path, sizeof path, "%s/%d.x", folder, index);
-    write_floats(path, x, n_inputs);
-    (void)snprintf(path, sizeof path, "%s/%d.y", folder, index);
-    write_floats(path, logits, n_logits);
-    free(x);
-    free(logits);
+    qdq_write(trainer, &examples.source, N_EXAMPLES, examples.n_elements,
+              dunlin_model_n_outputs(model), prefix);
     dunlin_trainer_destroy(trainer);
-    dunlin_model_destroy(model);
 }
 
-/* The system's Python may come after another one in the path. */
-static const char *find_python(void)
+/* A model as an app gets it: an ONNX file, whose weights are kept. */
+static dunlin_model *read_net(const char *path)
 {
-    static const char *const pythons[] = {"python3", "/usr/bin/python3"};
-    for (int i = 0; i < 2; i++) {
-        char command[128];
-        (void)snprintf(command, sizeof command,
-                       "%s -c 'import onnx.checker, numpy' >/dev/null 2>&1", pythons[i]);
-        if (system(command) == 0) {
-            return pythons[i];
-        }
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    cr_assert_eq(dunlin_model_open(path, NULL, &model, &error), DUNLIN_OK, "%s", error.text);
+    return model;
+}
+
+/* The same network by way of a float32 file, which it reads its weights from. */
+static dunlin_model *reread_net(dunlin_model *model, const char *path)
+{
+    const dunlin_trainer_options options = integer_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_export_onnx(trainer, path), DUNLIN_OK);
+    dunlin_model *again = read_net(path);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+    return again;
+}
+
+typedef struct qdq_case {
+    net_kind kind;
+    const char *file; /* of tests/golden/onnx, or NULL: made by calls */
+    bool is_reread;
+    int units, ours; /* check_qdq.py */
+    bool is_wide;    /* weights of 16 bits */
+} qdq_case;
+
+static void check_cases(const qdq_case *cases, int n_cases)
+{
+    char folder[] = "/tmp/dunlin-qdq-XXXXXX";
+    char prefix[64];
+    char arguments[4096] = "";
+    if (!qdq_is_checkable()) {
+        cr_skip_test("python3-onnx is not installed");
     }
-    return NULL;
+    cr_assert_not_null(mkdtemp(folder));
+    for (int i = 0; i < n_cases; i++) {
+        char path[512];
+        char floats[80];
+        const size_t used = strlen(arguments);
+        (void)snprintf(path, sizeof path, "%s/%s", DUNLIN_ONNX_FOLDER,
+                       cases[i].file == NULL ? "" : cases[i].file);
+        dunlin_model *model = cases[i].file == NULL ? make_net(cases[i].kind) : read_net(path);
+        (void)snprintf(prefix, sizeof prefix, "%s/%d", folder, i);
+        (void)snprintf(floats, sizeof floats, "%s.float.onnx", prefix);
+        model = cases[i].is_reread ? reread_net(model, floats) : model;
+        write_case(prefix, model, cases[i].is_wide ? "niti16" : "niti");
+        dunlin_model_destroy(model);
+        (void)unlink(floats);
+        (void)snprintf(arguments + used, sizeof arguments - used, " %s.onnx %s.x %s.y %d %d",
+                       prefix, prefix, prefix, cases[i].units, cases[i].ours);
+    }
+    cr_expect_eq(qdq_check(arguments), 0, "%s", arguments);
+    for (int i = 0; i < n_cases; i++) {
+        (void)snprintf(prefix, sizeof prefix, "%s/%d", folder, i);
+        qdq_remove(prefix);
+    }
+    (void)rmdir(folder);
 }
 
 /* One rounding is one unit at most; where two follow each other, two; of networks what was measured
  * and a margin. By the trainer's own rounding it is the same bits but for sums. */
 Test(qdq, a_model_predicts_what_the_trainer_does)
 {
-    static const struct {
-        net_kind kind;
-        int units, ours;
-        const char *precision;
-    } cases[] = {{CONV, 1, 0, "niti"},    {RELU6, 1, 0, "niti"},  {AVERAGE, 2, 0, "niti"},
-                 {GLOBAL, 2, 0, "niti"},  {ADDED, 2, 1, "niti"},  {JOINED, 2, 0, "niti"},
-                 {CHAIN, 4, 0, "niti"},   {CONV, 1, 0, "niti16"}, {CHAIN, 4, 0, "niti16"},
-                 {BRANCHED, 8, 2, "niti"}};
-    const char *python = find_python();
-    char folder[] = "/tmp/dunlin-qdq-XXXXXX";
-    char command[4096];
-    if (python == NULL) {
-        cr_skip_test("python3-onnx is not installed");
-    }
-    cr_assert_not_null(mkdtemp(folder));
-    int used = snprintf(command, sizeof command, "%s '%s'", python, DUNLIN_CHECK_QDQ);
-    const int n_cases = (int)(sizeof cases / sizeof cases[0]);
-    for (int i = 0; i < n_cases; i++) {
-        write_case(folder, i, cases[i].kind, cases[i].precision);
-        used += snprintf(command + used, sizeof command - (size_t)used,
-                         " %s/%d.onnx %s/%d.x %s/%d.y %d %d", folder, i, folder, i, folder, i,
-                         cases[i].units, cases[i].ours);
-    }
-    cr_expect_eq(system(command), 0, "%s", command);
-    for (int i = 0; i < n_cases; i++) {
-        static const char *const endings[] = {"onnx", "x", "y"};
-        for (int k = 0; k < 3; k++) {
-            char path[256];
-            (void)snprintf(path, sizeof path, "%s/%d.%s", folder, i, endings[k]);
-            (void)unlink(path);
-        }
-    }
-    (void)rmdir(folder);
+    static const qdq_case cases[] = {
+        {.kind = CONV, .units = 1},
+        {.kind = RELU6, .units = 1},
+        {.kind = AVERAGE, .units = 2},
+        {.kind = GLOBAL, .units = 2},
+        {.kind = ADDED, .units = 2, .ours = 1},
+        {.kind = JOINED, .units = 2},
+        {.kind = CHAIN, .units = 4},
+        {.kind = BRANCHED, .units = 8, .ours = 2},
+        {.kind = CONV, .is_wide = true, .units = 1},
+        {.kind = CHAIN, .is_wide = true, .units = 4},
+    };
+    check_cases(cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
+/* Names, layouts and forms of weights that are other programs' own: Gemm with and without transB,
+ * MatMul and Add, weights in files beside, nodes out of order, views before a dense layer. */
+Test(qdq, a_model_that_was_a_file_is_one_too)
+{
+    static const qdq_case cases[] = {
+        {.kind = CHAIN, .is_reread = true, .units = 4},
+        {.kind = BRANCHED, .is_reread = true, .units = 8, .ours = 2},
+        {.file = "choice.onnx", .units = 4, .ours = 2},
+        {.file = "disorder.onnx", .units = 4},
+        {.file = "external.onnx", .units = 1},
+        {.file = "float_data.onnx", .units = 1},
+        {.file = "identity.onnx", .units = 4},
+        {.file = "trans_b0.onnx", .units = 1},
+        {.file = "trans_b1.onnx", .units = 1},
+        {.file = "view13.onnx", .units = 4},
+        {.file = "view17.onnx", .units = 4},
+    };
+    check_cases(cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
 static dunlin_status count_bytes(void *ctx, const void *bytes, size_t n)

@@ -109,11 +109,13 @@ def check(path, x_path, logits_path, units, ours):
     wanted = np.fromfile(logits_path, '<f4').astype(np.float64).reshape(len(x), -1)
     last = [n for n in graph.node if n.op_type == 'DequantizeLinear'][-1]
     scale = float(numpy_helper.to_array(next(t for t in graph.initializer if t.name == last.input[1])))
-    for is_onnx, most in ((True, units), (False, ours)):
+    found = {}
+    for is_onnx in (True, False):
         away = np.abs(evaluate(graph, x, is_onnx).reshape(wanted.shape) - wanted) / scale
         print('%s: %s rounding: at most %g units, %.4f of the logits differ' %
-              (path, "ONNX's" if is_onnx else 'our', away.max(), (away > 0).mean()))
-        assert away.max() <= most, (path, is_onnx, away.max())
+              (path, "ONNX's" if is_onnx else 'our', away.max(), (away > 0).mean()), flush=True)
+        found[is_onnx] = away.max()
+    assert found[True] <= units and found[False] <= ours, (path, found)
 
 
 for first in range(1, len(sys.argv), 5):
