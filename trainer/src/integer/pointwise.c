@@ -221,8 +221,8 @@ static dunlin_status run_dropout(const dunlin_kernel_call *call)
     const uint64_t first = (uint64_t)call->first_sample * (uint64_t)p->n_elements;
     dunlin__site_follow(call, call->operands[p->op.sites_operand], &p->op.link);
     for (int64_t i = 0; i < call->n_samples * p->n_elements; i++) {
-        const bool stays = (dunlin__int_draw(key, first + (uint64_t)i) & 1) != 0;
-        y[i] = stays ? x[i] : 0;
+        const int stays = (int)(dunlin__int_draw(key, first + (uint64_t)i) & 1);
+        y[i] = (int8_t)(x[i] & -stays); /* no branch on a draw */
     }
     return DUNLIN_OK;
 }

@@ -8,7 +8,7 @@
  */
 #include "int_lines.h"
 
-#define GRAD_PIXELS 2048      /* of a chunk, about */
+#define GRAD_PIXELS 1024      /* of a chunk, about */
 #define GRAD_PART 512         /* pixels of a line that are a unit at most */
 #define LINES_SLACK INT_WIDTH /* columns behind the last that may be read */
 

@@ -93,16 +93,39 @@ ALWAYS_INLINE uint64_t pack_chunk(place_chars places, int32_t bits, int64_t byte
     return packed;
 }
 
-/* The bits of each channel, still where they lie in their byte; behind the channels anything. */
-ALWAYS_INLINE place_chars spread_chunk(uint64_t packed, int32_t bits, int64_t bytes)
+/* Which byte of a pixel's places each channel's are in. */
+ALWAYS_INLINE place_chars chunk_bytes(int64_t bytes)
 {
+    place_chars v;
+    for (int64_t i = 0; i < PLACE_CHUNK; i++) {
+        v[i] = (int8_t)(i % bytes);
+    }
+    return v;
+}
+
+/* The bits of each channel, still where they lie in their byte; behind the channels anything.
+ * `bytes_of` is chunk_bytes(). */
+ALWAYS_INLINE place_chars spread_chunk(uint64_t packed, int32_t bits, int64_t bytes,
+                                       place_chars bytes_of)
+{
+#if defined(__SSSE3__) && USES_X86
+    (void)bits;
+    (void)bytes;
+    return (place_chars)_mm_shuffle_epi8(_mm_set1_epi64x((int64_t)packed), (__m128i)bytes_of);
+#elif USES_ARM
+    (void)bits;
+    (void)bytes;
+    return (place_chars)vqtbl1q_s8((int8x16_t)vdupq_n_u64(packed), (uint8x16_t)bytes_of);
+#else
     char line[3 * PLACE_CHUNK] = {0};
     place_chars v;
     for (int32_t p = 0; p < 8 / bits; p++) {
         memcpy(line + p * bytes, &packed, sizeof packed);
     }
     memcpy(&v, line, sizeof v);
+    (void)bytes_of;
     return v;
+#endif
 }
 
 /* What spread_chunk() has, masked, where the place is `tap`; and the mask. */

@@ -74,7 +74,10 @@ static void max_pixel(const int_pool_pixel *pixel, int_count *count)
  * next one overwrites. */
 static void max_row(const dunlin_int_pool_call *call, int64_t row, int64_t oy, int_count *count)
 {
-    const dunlin_pool_shape *shape = call->shape;
+    const dunlin_pool_shape of = *call->shape; /* copies: nothing stored changes them */
+    const dunlin_pool_shape *shape = &of;
+    uint8_t *index = call->index;
+    int8_t *y_all = call->y;
     const int64_t n = shape->channels;
     const int32_t bits = dunlin__int_place_bits(shape);
     const int64_t bytes = dunlin__int_place_bytes(shape, n);
@@ -107,11 +110,15 @@ static void max_row(const dunlin_int_pool_call *call, int64_t row, int64_t oy, i
         low = (less & best) | (~less & low);
         const int64_t at = row * shape->out_w + ox;
         const bool has_room = (shape->out_w - ox) * n >= PLACE_CHUNK;
-        place_store(call->y + at * n, best, n, has_room);
-        if (call->index != NULL) {
+        place_store(y_all + at * n, best, n, has_room);
+        if (index != NULL) {
             const uint64_t packed = pack_chunk(place & used, bits, bytes);
             const bool is_last = (shape->out_w - ox) * bytes < (int64_t)sizeof packed;
-            memcpy(call->index + at * bytes, &packed, is_last ? (size_t)bytes : sizeof packed);
+            if (is_last) {
+                memcpy(index + at * bytes, &packed, (size_t)bytes);
+            } else {
+                memcpy(index + at * bytes, &packed, sizeof packed);
+            }
         }
     }
     for (int i = 0; i < PLACE_CHUNK; i++) {

@@ -34,23 +34,33 @@ static int_pool_cover cover(int64_t i, int64_t kernel, int64_t step, int64_t str
 static int64_t tap_of(int64_t i, int64_t o, int64_t step, int64_t stride, int64_t pad)
 {
     const int64_t at = i + pad - o * stride;
-    return at % step == 0 ? at / step : -1;
+    return step == 1 ? at : at % step == 0 ? at / step : -1; /* divisions take long */
 }
 
 /* The places of channels [c, c + n), a run, of an output pixel. */
-static void places_at(const dunlin_int_pool_call *call, int64_t pixel, int64_t c, int64_t n,
-                      uint8_t *out)
+static const uint8_t *packed_at(const dunlin_int_pool_call *call, int64_t pixel, int64_t c)
 {
     const dunlin_pool_shape *shape = call->shape;
-    const uint8_t *packed = call->index + pixel * dunlin__int_place_bytes(shape, shape->channels) +
-                            dunlin__int_place_bytes(shape, c);
-    unpack_places(shape, packed, n, out);
+    return call->index + pixel * dunlin__int_place_bytes(shape, shape->channels) +
+           dunlin__int_place_bytes(shape, c);
 }
 
-static void take_max(const int8_t *dy, const uint8_t *index, uint8_t tap, int64_t n, int64_t *sums)
+/* A window's errors where this tap won; at most 255 windows, so 16 bits hold the sums. Places are
+ * compared in their bits of a byte. */
+static void take_max(const dunlin_int_pool_call *call, const int8_t *dy, const uint8_t *packed,
+                     int64_t tap, int64_t n, int16_t *sums)
 {
-    for (int64_t c = 0; c < n; c++) {
-        sums[c] += index[c] == tap ? dy[c] : 0;
+    const int32_t bits = dunlin__int_place_bits(call->shape);
+    const int64_t bytes = dunlin__int_place_bytes(call->shape, n);
+    for (int64_t p = 0; p * bytes < n; p++) {
+        const uint8_t mask = (uint8_t)(((1 << bits) - 1) << (p * bits));
+        const uint8_t wanted = (uint8_t)(tap << (p * bits));
+        const int64_t end = min_i64(bytes, n - p * bytes);
+        const int8_t *of = dy + p * bytes;
+        int16_t *to = sums + p * bytes;
+        for (int64_t i = 0; i < end; i++) {
+            to[i] = (int16_t)(to[i] + ((packed[i] & mask) == wanted ? of[i] : 0));
+        }
     }
 }
 
@@ -94,9 +104,9 @@ static void store(const dunlin_int_pool_call *call, const int64_t *sums, int64_t
     count->n_clipped += n_clipped;
 }
 
-/* Channels [c, c + n) of input pixel (iy, ix) of a sample. */
+/* Channels [c, c + n) of input pixel (iy, ix) of a sample: those of maxima in `maxima`. */
 static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy, int64_t ix,
-                   int64_t c, int64_t n, int64_t *sums)
+                   int64_t c, int64_t n, int64_t *sums, int16_t *maxima)
 {
     const dunlin_pool_shape *shape = call->shape;
     const int64_t step_h = pool_step(shape->dilation_h);
@@ -115,15 +125,35 @@ static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy,
                 continue;
             }
             if (call->is_max) {
-                uint8_t places[RUN] = {0};
-                places_at(call, pixel, c, n, places);
-                take_max(call->dy + at, places, (uint8_t)(i * shape->kernel_w + j), n, sums);
+                take_max(call, call->dy + at, packed_at(call, pixel, c), i * shape->kernel_w + j, n,
+                         maxima);
             } else {
                 const pool_window window = pool_window_at(shape, oy, ox);
                 take_average(call->dy + at, max_i64(1, pool_count(shape, &window)), n, sums);
             }
         }
     }
+}
+
+/* store() of maxima, whose fraction is none. */
+static void store_maxima(const dunlin_int_pool_call *call, const int16_t *sums, int64_t n,
+                         int8_t *dx, int_count *count)
+{
+    const int32_t shift = (int32_t)min_i64(16, max_i64(0, call->rounding.shift));
+    const int32_t half = (int32_t)int_half(shift);
+    int32_t largest = 0;
+    int32_t n_clipped = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const int32_t sum = sums[c];
+        const int32_t size = sum < 0 ? -sum : sum;
+        const int32_t q = (size + half) >> shift;
+        const int32_t most = q > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : q;
+        largest = size > largest ? size : largest;
+        n_clipped += q > DUNLIN_INT_MOST ? 1 : 0;
+        dx[c] = (int8_t)(sum < 0 ? -most : most);
+    }
+    count->largest = max_i64(count->largest, largest);
+    count->n_clipped += n_clipped;
 }
 
 static void pool_grad_task(void *ctx, size_t task)
@@ -137,11 +167,20 @@ static void pool_grad_task(void *ctx, size_t task)
     for (int64_t ix = 0; ix < shape->in_w; ix++) {
         for (int64_t c = 0; c < shape->channels; c += RUN) {
             const int64_t n = min_i64(RUN, shape->channels - c);
+            int8_t *dx = call->dx + ((int64_t)task * shape->in_w + ix) * shape->channels + c;
             int64_t sums[RUN];
-            memset(sums, 0, (size_t)n * sizeof *sums); /* not all: few channels are the rule here */
-            gather(call, sample, iy, ix, c, n, sums);
-            store(call, sums, n,
-                  call->dx + ((int64_t)task * shape->in_w + ix) * shape->channels + c, &count);
+            int16_t maxima[RUN];
+            if (call->is_max) { /* not all of it: few channels are the rule here */
+                memset(maxima, 0, (size_t)n * sizeof *maxima);
+            } else {
+                memset(sums, 0, (size_t)n * sizeof *sums);
+            }
+            gather(call, sample, iy, ix, c, n, sums, maxima);
+            if (call->is_max) {
+                store_maxima(call, maxima, n, dx, &count);
+            } else {
+                store(call, sums, n, dx, &count);
+            }
         }
     }
     int_tally_take(&job->tally, &count);
@@ -157,7 +196,7 @@ static void move_pixel(const dunlin_int_pool_call *call, int64_t pixel, int64_t 
         const int64_t n = min_i64(RUN, shape->channels - c);
         const int8_t *dy = call->dy + pixel * shape->channels + c;
         uint8_t places[RUN] = {0};
-        places_at(call, pixel, c, n, places);
+        unpack_places(shape, packed_at(call, pixel, c), n, places);
         for (int64_t j = 0; j < shape->kernel_w; j++) {
             const int64_t ix = x + j * step;
             const uint8_t tap = (uint8_t)(i * shape->kernel_w + j);
@@ -176,7 +215,10 @@ static void move_pixel(const dunlin_int_pool_call *call, int64_t pixel, int64_t 
  * the next one overwrites it. */
 static void move_row(const dunlin_int_pool_call *call, int64_t row, int64_t i, int8_t *to)
 {
-    const dunlin_pool_shape *shape = call->shape;
+    const dunlin_pool_shape of = *call->shape; /* copies: nothing stored changes them */
+    const dunlin_pool_shape *shape = &of;
+    const uint8_t *index = call->index;
+    const int8_t *errors = call->dy;
     const int64_t n = shape->channels;
     const int32_t bits = dunlin__int_place_bits(shape);
     const int64_t bytes = dunlin__int_place_bytes(shape, n);
@@ -184,6 +226,7 @@ static void move_row(const dunlin_int_pool_call *call, int64_t row, int64_t i, i
     const int32_t low = (1 << bits) - 1;
     const place_chars mask = chunk_bits(low, bits, bytes, n);
     const place_chars used = place_mask(n);
+    const place_chars bytes_of = chunk_bytes(bytes);
     place_chars wanted[4];
     for (int32_t j = 0; j < shape->kernel_w && j < 4; j++) {
         wanted[j] = chunk_bits((int32_t)i * shape->kernel_w + j, bits, bytes, n);
@@ -191,11 +234,16 @@ static void move_row(const dunlin_int_pool_call *call, int64_t row, int64_t i, i
     for (int64_t ox = 0; ox < shape->out_w; ox++) {
         const int64_t pixel = row * shape->out_w + ox;
         const place_chars dy =
-            used & place_load(call->dy + pixel * n, n, (n_pixels - pixel) * n >= PLACE_CHUNK);
+            used & place_load(errors + pixel * n, n, (n_pixels - pixel) * n >= PLACE_CHUNK);
         uint64_t packed = 0;
         const bool is_last = (n_pixels - pixel) * bytes < (int64_t)sizeof packed;
-        memcpy(&packed, call->index + pixel * bytes, is_last ? (size_t)bytes : sizeof packed);
-        const place_chars place = spread_chunk(packed, bits, bytes) & mask;
+        const uint8_t *from = index + pixel * bytes;
+        if (is_last) {
+            memcpy(&packed, from, (size_t)bytes);
+        } else { /* not so many as there are, whose number the compiler does not know */
+            memcpy(&packed, from, sizeof packed);
+        }
+        const place_chars place = spread_chunk(packed, bits, bytes, bytes_of) & mask;
         for (int64_t j = 0; j < shape->kernel_w; j++) {
             const int64_t ix =
                 ox * shape->stride_w - shape->pad_left + j * pool_step(shape->dilation_w);

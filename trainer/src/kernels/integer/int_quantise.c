@@ -1,6 +1,7 @@
 /*
  * int_quantise.c - float to int8 with a given exponent, and back.
  */
+#include "dot.h"
 #include "int_entries.h"
 #include "rounding.h"
 
@@ -18,6 +19,32 @@ typedef struct quantise_job {
     int_tally tally; /* of the bits of magnitudes */
 } quantise_job;
 
+/* What a task has counted, by lane. */
+typedef struct quantise_count {
+    vint largest, n_clipped, n_not_finite;
+} quantise_count;
+
+/* A vector of floats as whole numbers; lanes that are not used hold zeros. */
+ALWAYS_INLINE vint quantised(vint bits, float up, float over, quantise_count *count)
+{
+    const vint magnitude = bits & 0x7FFFFFFF;
+    const vint is_finite = magnitude < 0x7F800000;
+    const vint finite = magnitude & is_finite;
+    /* exact: powers of two; what gets too small for it is far below half of a unit */
+    const vfloat scaled = (vfloat)finite * up * over;
+    const vint is_small = scaled < 200.0F;
+    const vfloat most = (vfloat){0} + 200.0F;
+    const vfloat size = (vfloat)(((vint)scaled & is_small) | ((vint)most & ~is_small));
+    const vint whole = __builtin_convertvector(size, vint);
+    /* exact, and half of a unit goes up in magnitude */
+    const vint goes_up = (size - __builtin_convertvector(whole, vfloat)) >= 0.5F;
+    const vint q = whole - goes_up;
+    count->largest = vint_max(count->largest, finite);
+    count->n_not_finite += ~is_finite;
+    count->n_clipped += q > DUNLIN_INT_MOST;
+    return vint_signed(vint_min(q, (vint){0} + DUNLIN_INT_MOST), bits);
+}
+
 static void quantise_task(void *ctx, size_t task)
 {
     quantise_job *job = (quantise_job *)ctx;
@@ -26,31 +53,22 @@ static void quantise_task(void *ctx, size_t task)
     const float over = job->over;
     const float *x = job->x;
     int8_t *out = job->out;
-    int32_t n_clipped = 0;
-    int32_t n_not_finite = 0;
-    int32_t largest = 0;
-    for (int64_t i = (int64_t)task * job->block; i < end; i++) {
-        int32_t bits = 0;
-        memcpy(&bits, &x[i], sizeof bits);
-        const int32_t magnitude = bits & 0x7FFFFFFF;
-        const int32_t finite = magnitude < 0x7F800000 ? magnitude : 0;
-        float size = 0.0F;
-        memcpy(&size, &finite, sizeof size);
-        /* exact: powers of two; what gets too small for it is far below half of a unit */
-        size = size * up * over;
-        size = size < 200.0F ? size : 200.0F;
-        const int32_t whole = (int32_t)size;
-        /* exact, and half of a unit goes up in magnitude */
-        const int32_t q = whole + (size - (float)whole >= 0.5F ? 1 : 0);
-        n_not_finite += magnitude < 0x7F800000 ? 0 : 1;
-        largest = finite > largest ? finite : largest;
-        n_clipped += q > DUNLIN_INT_MOST ? 1 : 0;
-        const int32_t most = q > DUNLIN_INT_MOST ? DUNLIN_INT_MOST : q;
-        out[i] = (int8_t)(bits < 0 ? -most : most);
+    quantise_count count = {{0}, {0}, {0}};
+    int_count all = {0, 0};
+    int64_t n_not_finite = 0;
+    for (int64_t i = (int64_t)task * job->block; i < end; i += VEC) {
+        const int32_t left = vec_left(end, i);
+        const vint bits = (vint)vload_n(x + i, left);
+        vint_store_chars(out + i, quantised(bits, up, over, &count), left);
     }
-    atomic_fetch_add_explicit(&job->n_clipped, n_clipped, memory_order_relaxed);
+    for (int i = 0; i < VEC; i++) {
+        all.largest = max_i64(all.largest, count.largest[i]);
+        all.n_clipped -= count.n_clipped[i];
+        n_not_finite -= count.n_not_finite[i];
+    }
+    atomic_fetch_add_explicit(&job->n_clipped, all.n_clipped, memory_order_relaxed);
     atomic_fetch_add_explicit(&job->n_not_finite, n_not_finite, memory_order_relaxed);
-    int_tally_take(&job->tally, &(int_count){.largest = largest});
+    int_tally_take(&job->tally, &(int_count){.largest = all.largest});
 }
 
 bool K(int_quantise)(const dunlin_int_quantise_call *call)
