@@ -126,7 +126,7 @@ static void pack_panel(const int_conv_job *job, int64_t column, int64_t width, d
     /* rows of the weights are our columns */
     const int8_t *w = job->call->w + in_part * shape->out_c + job->group * view->channels;
     panel.from = w;
-    if (view->channels % DOT_GROUP != 0) {
+    if (view->channels % DOT_GROUP != 0 && view->h.n_taps * view->w.n_taps > 1) {
         pack_scattered(job, &panel, to);
         return;
     }

@@ -242,7 +242,16 @@ static int64_t turn_most(const int_rows *rows, dot_b *to)
 void K(int_interleave_turned)(const int_rows *rows, dot_b *to)
 {
     const int64_t step = rows->width * DOT_GROUP;
-    for (int64_t i = turn_most(rows, to); i < round_up(rows->k, DOT_GROUP); i++) {
+    int64_t whole = turn_most(rows, to);
+    /* what lies in a group of a column is a whole */
+    for (; sizeof(dot_b) == 1 && whole + DOT_GROUP <= rows->k; whole += DOT_GROUP) {
+        dot_b *line = to + whole / DOT_GROUP * step;
+        for (int64_t j = 0; j < rows->n; j++) {
+            memcpy(line + j * DOT_GROUP, rows->from + j * rows->pitch + whole, DOT_GROUP);
+        }
+        memset(line + rows->n * DOT_GROUP, 0, (size_t)((rows->width - rows->n) * DOT_GROUP));
+    }
+    for (int64_t i = whole; i < round_up(rows->k, DOT_GROUP); i++) {
         dot_b *line = to + i / DOT_GROUP * step + i % DOT_GROUP;
         for (int64_t j = 0; j < rows->width; j++) {
             const int8_t v = j < rows->n && i < rows->k ? rows->from[j * rows->pitch + i] : 0;
