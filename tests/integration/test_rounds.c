@@ -2,8 +2,7 @@
  * test_rounds.c - real clients against the real server over TLS: a round, the average, weights,
  * lateness, windows, resumption, two learners in a process.
  */
-#include "client/fake_server.h"
-#include "server_process.h"
+#include "real_device.h"
 
 #include <criterion/criterion.h>
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define N_VALUES FAKE_VALUES
 #define TENSORS                                                                                    \
@@ -21,61 +19,14 @@
 
 static server_process server;
 
-/* A client with a store of its own: another device. */
-typedef struct device {
-    fake_learner learner;
-    dunlin_learner plug;
-    dunlin_runtime *runtime;
-    dunlin_client *client;
-    dunlin_client_options options;
-    char store[192];
-    char token[32];
-} device;
-
-static void device_open(device *d)
+static void device_make(real_device *d, int index)
 {
-    dunlin_error error = {0};
-    dunlin_runtime_options shared = DUNLIN_RUNTIME_OPTIONS_INIT;
-    shared.store_folder = d->store;
-    shared.ca_file = server.ca_file;
-    cr_assert_eq(dunlin_runtime_create(&shared, &d->runtime, &error), DUNLIN_OK, "%s", error.text);
-    cr_assert_eq(dunlin_client_create(d->runtime, &d->options, &d->plug, &d->client, &error),
-                 DUNLIN_OK, "%s", error.text);
-}
-
-static void device_close(device *d)
-{
-    dunlin_client_destroy(d->client);
-    dunlin_runtime_destroy(d->runtime);
-    d->client = NULL;
-    d->runtime = NULL;
-}
-
-static void device_make(device *d, int index)
-{
-    char name[32];
-    memset(d, 0, sizeof *d);
-    d->plug = fake_learner_make(&d->learner);
-    d->options = (dunlin_client_options)DUNLIN_CLIENT_OPTIONS_INIT;
-    d->options.server_url = server.url;
-    d->options.population = "phones";
-    d->options.signing_keys = server.signing_key;
-    d->options.n_signing_keys = 1;
-    (void)snprintf(d->token, sizeof d->token, "index:%d", index);
-    d->options.enrolment_token = d->token;
-    (void)snprintf(name, sizeof name, "store-%d", index);
-    server_process_path(&server, name, d->store);
-    device_open(d);
-}
-
-static void rest(int64_t ms)
-{
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000L};
-    (void)nanosleep(&pause, NULL);
+    real_device_prepare(d, &server, index);
+    real_device_open(d);
 }
 
 /* Rounds until one ends otherwise than by waiting. */
-static dunlin_round_report device_run(device *d)
+static dunlin_round_report device_run(real_device *d)
 {
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     for (int i = 0; i < 400; i++) {
@@ -86,12 +37,12 @@ static dunlin_round_report device_run(device *d)
             report.outcome != DUNLIN_OUTCOME_TOO_EARLY) {
             break;
         }
-        rest(report.retry_after_ms + 1);
+        real_rest(report.retry_after_ms + 1);
     }
     return report;
 }
 
-static void device_run_accepted(device *d)
+static void device_run_accepted(real_device *d)
 {
     dunlin_round_report report = device_run(d);
     cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "%s",
@@ -119,7 +70,7 @@ static void give_metrics(dunlin_learner_report *report)
  * the device alone. What the server has counted outlives its kill. */
 Test(rounds, numbers_of_the_app_are_averaged_by_weight)
 {
-    device devices[2];
+    real_device devices[2];
     char csv[192];
     char line[128] = "";
     server_process_start(&server,
@@ -159,7 +110,7 @@ Test(rounds, numbers_of_the_app_are_averaged_by_weight)
     cr_expect_str_eq(line, "1,0,examples/own,30,30\n");
     (void)fclose(file);
     for (int i = 0; i < 2; i++) {
-        device_close(&devices[i]);
+        real_device_close(&devices[i]);
     }
     server_process_stop(&server);
 }
@@ -167,7 +118,7 @@ Test(rounds, numbers_of_the_app_are_averaged_by_weight)
 Test(rounds, one_is_accepted_and_published)
 {
     static float model[N_VALUES];
-    device d;
+    real_device d;
     server_process_start(&server,
                          "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 2, "
                          "\"cohort\": 1, " TENSORS "}",
@@ -188,7 +139,7 @@ Test(rounds, one_is_accepted_and_published)
     cr_expect_eq(stats.n_handshakes, 1, "one connection for the whole round, not %llu",
                  (unsigned long long)stats.n_handshakes);
     cr_expect_eq(stats.n_connections_peak, 1);
-    device_close(&d);
+    real_device_close(&d);
     server_process_stop(&server);
 }
 
@@ -197,7 +148,7 @@ Test(rounds, the_average_of_three_is_the_average)
 {
     static float first[N_VALUES];
     static float second[N_VALUES];
-    static device devices[3];
+    static real_device devices[3];
     static const float STEPS[] = {0.1F, -0.37F, 1.23F};
     static const int64_t N_EXAMPLES[] = {5, 40, 11};
     server_process_start(&server,
@@ -236,14 +187,14 @@ Test(rounds, the_average_of_three_is_the_average)
     }
     server_process_wait_rounds(&server, 2);
     for (int i = 0; i < 3; i++) {
-        device_close(&devices[i]);
+        real_device_close(&devices[i]);
     }
     server_process_stop(&server);
 }
 
 Test(rounds, who_is_late_is_told)
 {
-    static device devices[2];
+    static real_device devices[2];
     server_process_start(&server,
                          "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 3, "
                          "\"cohort\": 1, \"over_select\": 2, " TENSORS "}",
@@ -264,14 +215,14 @@ Test(rounds, who_is_late_is_told)
     dunlin_round_report report = device_run(&devices[0]);
     cr_expect_eq(report.outcome, DUNLIN_OUTCOME_LATE, "%s", dunlin_outcome_name(report.outcome));
     device_run_accepted(&devices[0]); /* the next round is for it */
-    device_close(&devices[0]);
-    device_close(&devices[1]);
+    real_device_close(&devices[0]);
+    real_device_close(&devices[1]);
     server_process_stop(&server);
 }
 
 Test(rounds, past_the_deadline_is_late)
 {
-    device d;
+    real_device d;
     int64_t wait_ms = 0;
     bool is_ended = false;
     server_process_start(&server,
@@ -283,16 +234,16 @@ Test(rounds, past_the_deadline_is_late)
         cr_assert_eq(dunlin_client_step(d.client, 0, &wait_ms, &is_ended, NULL), DUNLIN_OK);
         cr_assert_not(is_ended);
     }
-    rest(900);
+    real_rest(900);
     dunlin_round_report report = device_run(&d);
     cr_expect_eq(report.outcome, DUNLIN_OUTCOME_LATE, "%s", dunlin_outcome_name(report.outcome));
-    device_close(&d);
+    real_device_close(&d);
     server_process_stop(&server);
 }
 
 Test(rounds, windows_are_kept)
 {
-    device d;
+    real_device d;
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     server_process_start(&server,
                          "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 1, "
@@ -302,15 +253,15 @@ Test(rounds, windows_are_kept)
     cr_assert_eq(dunlin_client_run_round(d.client, &report), DUNLIN_OK);
     cr_assert_eq(report.outcome, DUNLIN_OUTCOME_NOT_SELECTED);
     cr_expect_geq(report.retry_after_ms, 59000);
-    device_close(&d);
-    device_open(&d);
+    real_device_close(&d);
+    real_device_open(&d);
     cr_assert_eq(dunlin_client_run_round(d.client, &report), DUNLIN_OK);
     cr_assert_eq(report.outcome, DUNLIN_OUTCOME_TOO_EARLY);
     cr_expect(report.retry_after_ms > 50000 && report.retry_after_ms <= 120000);
     dunlin_runtime_stats stats = DUNLIN_RUNTIME_STATS_INIT;
     cr_assert_eq(dunlin_runtime_get_stats(d.runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_requests, 0);
-    device_close(&d);
+    real_device_close(&d);
     server_process_stop(&server);
 }
 
@@ -326,20 +277,20 @@ Test(rounds, resumption_behind_each_action)
                    "\"cohort\": 1, %s}",
                    TENSORS);
     server_process_start(&server, task, "1:2");
-    device d;
+    real_device d;
     device_make(&d, 0);
     for (int n_steps = 1; n_steps < 40; n_steps++) {
         bool is_ended = false;
         int64_t wait_ms = 0;
         dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-        rest(dunlin_client_wait_ms(d.client) + 1);
+        real_rest(dunlin_client_wait_ms(d.client) + 1);
         for (int i = 0; i < n_steps && !is_ended; i++) {
             cr_assert_eq(dunlin_client_step(d.client, 0, &wait_ms, &is_ended, &report), DUNLIN_OK,
                          "%s", dunlin_client_last_error(d.client)->text);
         }
         if (!is_ended) {
-            device_close(&d);
-            device_open(&d);
+            real_device_close(&d);
+            real_device_open(&d);
             report = device_run(&d);
             n_kills++;
         }
@@ -358,14 +309,14 @@ Test(rounds, resumption_behind_each_action)
         }
     }
     cr_expect_geq(n_kills, 8);
-    device_close(&d);
+    real_device_close(&d);
     server_process_stop(&server);
 }
 
 Test(rounds, two_clients_in_one_process_share_a_store)
 {
     static float model[N_VALUES];
-    static device devices[2];
+    static real_device devices[2];
     dunlin_client *second = NULL;
     dunlin_error error = {0};
     server_process_start(&server,
@@ -393,7 +344,7 @@ Test(rounds, two_clients_in_one_process_share_a_store)
     cr_assert_eq(dunlin_runtime_get_stats(devices[0].runtime, &stats), DUNLIN_OK);
     cr_expect_eq(stats.n_handshakes, 1, "both use one connection");
     dunlin_client_destroy(second);
-    device_close(&devices[0]);
+    real_device_close(&devices[0]);
     server_process_stop(&server);
 }
 
@@ -403,7 +354,7 @@ Test(rounds, evaluations_are_told_and_change_nothing)
 {
     static float second[N_VALUES];
     static float third[N_VALUES];
-    static device devices[2];
+    static real_device devices[2];
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     server_process_start(
         &server,
@@ -437,14 +388,14 @@ Test(rounds, evaluations_are_told_and_change_nothing)
     server_process_model(&server, 3, third, N_VALUES);
     cr_expect_arr_eq(second, third, sizeof second);
     cr_expect_neq(second[0], 0.0F);
-    device_close(&devices[0]);
-    device_close(&devices[1]);
+    real_device_close(&devices[0]);
+    real_device_close(&devices[1]);
     server_process_stop(&server);
 }
 
 Test(rounds, forget_is_heard)
 {
-    device d;
+    real_device d;
     server_process_start(&server,
                          "{\"population\": \"phones\", \"task\": \"sum\", \"rounds\": 9, "
                          "\"cohort\": 1, " TENSORS "}",
@@ -456,9 +407,9 @@ Test(rounds, forget_is_heard)
     char *status = server_process_status(&server);
     cr_expect_not_null(strstr(status, "\"known\": 0"), "%s", status);
     free(status);
-    device_close(&d);
-    device_open(&d); /* a new device with the old place */
+    real_device_close(&d);
+    real_device_open(&d); /* a new device with the old place */
     device_run_accepted(&d);
-    device_close(&d);
+    real_device_close(&d);
     server_process_stop(&server);
 }

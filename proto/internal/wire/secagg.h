@@ -19,7 +19,9 @@
 /**
  * Whether the numbers of a plan go together: threshold above half of the neighbours, an even number
  * of neighbours unless everybody is one, room for `n_cohort` devices in the ring: n_cohort x
- * value_limit below 2^(ring_bits - 1), and n_cohort x weight_limit below 2^ring_bits.
+ * value_limit below 2^(ring_bits - 1), and n_cohort x weight_limit below 2^ring_bits. With noise
+ * (version 2) the first is n_cohort x value_limit and what the noise stays within but for a chance
+ * of 2^-40 (secagg_noise.h), and value_limit is fine enough for so many values.
  *
  * @return OK; ARGUMENT names the number and its limit.
  */

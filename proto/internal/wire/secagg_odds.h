@@ -71,4 +71,7 @@ DUNLIN_NODISCARD dunlin_status dunlin__secagg_choose(const dunlin__secagg_wish *
                                                      dunlin__secagg_setup *out_setup,
                                                      dunlin_error *error);
 
+/** @return a part of `n` devices, 0 to 1, rounded up. */
+uint32_t dunlin__secagg_part(uint32_t n, double part);
+
 #endif

@@ -7,6 +7,7 @@
 #include "plan_rules.h"
 
 #include <mem/support.h>
+#include <wire/secagg_noise.h>
 #include <wire/signature.h>
 
 #include <string.h>
@@ -30,7 +31,15 @@ static void check_secagg_plan(dunlin__rules *rules, const dunlin__secagg_plan *p
     dunlin__rule_number(rules, "secagg.threshold", plan->threshold, plan->n_neighbours / 2 + 1,
                         plan->n_neighbours);
     dunlin__rule_number(rules, "secagg.ring_bits", plan->ring_bits, 8, 32);
-    dunlin__rule_number(rules, "secagg.version", plan->version, 1, 1);
+    dunlin__rule_number(rules, "secagg.version", plan->version, 1, 2);
+    const bool has_noise = plan->version == 2;
+    dunlin__rule_number(rules, "secagg.noise_kind", (uint64_t)plan->noise_kind, has_noise ? 1 : 0,
+                        has_noise ? DUNLIN_V1_SECAGG_NOISE_GAUSSIAN : 0);
+    dunlin__rule_number(rules, "secagg.noise_scale", plan->noise_scale,
+                        has_noise ? DUNLIN_SECAGG_SCALE_LEAST : 0,
+                        has_noise ? DUNLIN_SECAGG_SCALE_MOST : 0);
+    dunlin__rule_number(rules, "secagg.least_honest", plan->least_honest, has_noise ? 1 : 0,
+                        has_noise ? plan->least_devices : 0);
     dunlin__rule_number(rules, "secagg.n_cohort", plan->n_cohort, 2, DUNLIN_WIRE_SECAGG_COHORT);
     dunlin__rule_number(rules, "secagg.peer_index", plan->peer_index, 1, plan->n_cohort);
     dunlin__rule_number(rules, "secagg.least_devices", plan->least_devices, 2, plan->n_cohort);
@@ -159,6 +168,10 @@ static void check_assignment(dunlin__rules *rules, const void *data)
     if (m->has_privacy) {
         dunlin__rules_check_privacy(rules, &m->privacy);
     }
+    const bool has_noise = m->plan.has_secagg && m->plan.secagg.version == 2;
+    dunlin__rule_true(rules, "privacy.is_distributed",
+                      has_noise == (m->has_privacy && m->privacy.is_distributed),
+                      "and noise of secagg must come together");
 }
 DUNLIN_DEFINE_KIND(assignment, "Assignment", DUNLIN_V1_ASSIGNMENT, check_assignment);
 

@@ -6,6 +6,7 @@
  */
 #include <mem/support.h>
 #include <wire/fixed_point.h>
+#include <wire/secagg_noise.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,11 +15,21 @@
 /* Draws of 32 bits that are made at a time. */
 #define DRAWS 256u
 
+/* sqrt(2 ln(1 / beta)), beta = 2^-8: the chance that roundings are too long. */
+#define SPREAD 3.3302184446307908
+
+static dunlin_status begin_draws(dunlin__fixed_point *fixed, dunlin_error *error)
+{
+    const uint8_t counter[DUNLIN_AES_BLOCK_BYTES] = {0};
+    fixed->n_clipped = 0;
+    fixed->n_values = 0;
+    fixed->squares = 0;
+    return dunlin__ctr_begin(&fixed->draws, fixed->key, counter, error);
+}
+
 dunlin_status dunlin__fixed_point_begin(const dunlin__secagg_plan *plan, uint32_t weight,
                                         dunlin__fixed_point *out_fixed, dunlin_error *error)
 {
-    uint8_t key[DUNLIN_AES256_BYTES];
-    const uint8_t counter[DUNLIN_AES_BLOCK_BYTES] = {0};
     if (weight < 1 || weight > plan->weight_limit) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
                             "weight is %u, allowed are 1 to weight_limit, %u", weight,
@@ -29,10 +40,36 @@ dunlin_status dunlin__fixed_point_begin(const dunlin__secagg_plan *plan, uint32_
         .factor = (double)plan->value_limit / (double)plan->clip *
                   ((double)weight / (double)plan->weight_limit),
     };
-    DUNLIN_TRY(dunlin__random_bytes(key, sizeof(key), error));
-    const dunlin_status status = dunlin__ctr_begin(&out_fixed->draws, key, counter, error);
-    dunlin__wipe(key, sizeof(key));
-    return status;
+    DUNLIN_TRY(dunlin__random_bytes(out_fixed->key, sizeof(out_fixed->key), error));
+    return begin_draws(out_fixed, error);
+}
+
+dunlin_status dunlin__fixed_point_again(dunlin__fixed_point *fixed, dunlin_error *error)
+{
+    dunlin__ctr_end(&fixed->draws);
+    return begin_draws(fixed, error);
+}
+
+double dunlin__fixed_point_length(const dunlin__secagg_plan *plan)
+{
+    /* The root of c^2 + n / 4 + spread (c + sqrt(n) / 2) = value_limit^2. */
+    const double n = (double)plan->n_values;
+    const double most = (double)plan->value_limit;
+    const double square = SPREAD * SPREAD / 4 + most * most - n / 4 - SPREAD / 2 * sqrt(n);
+    const double steps = square > 0 ? sqrt(square) - SPREAD / 2 : 0;
+    return steps > 0 ? steps / most * (double)plan->clip : 0;
+}
+
+bool dunlin__fixed_point_is_within(const dunlin__fixed_point *fixed,
+                                   const dunlin__secagg_plan *plan)
+{
+    return fixed->squares <= (uint64_t)plan->value_limit * plan->value_limit;
+}
+
+static void add_square(dunlin__fixed_point *fixed, int64_t number)
+{
+    const uint64_t square = (uint64_t)(number * number); /* below 2^62 */
+    fixed->squares = square > UINT64_MAX - fixed->squares ? UINT64_MAX : fixed->squares + square;
 }
 
 /* Up with the chance of the fraction; draw / 2^32 is uniform in [0, 1). */
@@ -59,7 +96,9 @@ static dunlin_status quantise_some(dunlin__fixed_point *fixed, const float *valu
         const bool is_clipped = value > fixed->clip || value < -fixed->clip;
         fixed->n_clipped += is_clipped ? 1 : 0;
         value = is_clipped ? (value > 0 ? fixed->clip : -fixed->clip) : value;
-        out_elements[i] = (uint32_t)round_at_random(value * fixed->factor, draws[i]);
+        const int64_t number = round_at_random(value * fixed->factor, draws[i]);
+        add_square(fixed, number);
+        out_elements[i] = (uint32_t)number;
     }
     fixed->n_values += n;
     return DUNLIN_OK;
@@ -78,6 +117,7 @@ dunlin_status dunlin__fixed_point_next(dunlin__fixed_point *fixed, const float *
 void dunlin__fixed_point_end(dunlin__fixed_point *fixed)
 {
     dunlin__ctr_end(&fixed->draws);
+    dunlin__wipe(fixed->key, sizeof(fixed->key));
 }
 
 dunlin_status dunlin__fixed_point_mean(const dunlin__secagg_plan *plan, const uint32_t *elements,
@@ -85,7 +125,8 @@ dunlin_status dunlin__fixed_point_mean(const dunlin__secagg_plan *plan, const ui
                                        double *out_mean, dunlin_error *error)
 {
     const uint64_t most_weights = (uint64_t)n_devices * plan->weight_limit;
-    const int64_t most = (int64_t)n_devices * (int64_t)plan->value_limit;
+    const int64_t most =
+        (int64_t)n_devices * (int64_t)plan->value_limit + (int64_t)dunlin__secagg_noise_reach(plan);
     if (weights < n_devices || weights > most_weights) {
         return dunlin__fail(error, DUNLIN_DATA, "secagg", 0,
                             "the weights of %u devices add up to %u, allowed are %u to %llu",

@@ -53,7 +53,7 @@ double dunlin__secagg_tail(uint32_t n_all, uint32_t n_marked, uint32_t n_drawn, 
     return sum < 0.0 ? sum : 0.0;
 }
 
-static uint32_t part_of(uint32_t n, double part)
+uint32_t dunlin__secagg_part(uint32_t n, double part)
 {
     const double exact = ceil((double)n * part - 1e-9);
     return exact >= (double)n ? n : (uint32_t)exact;
@@ -78,8 +78,8 @@ dunlin__secagg_odds dunlin__secagg_odds_of(const dunlin__secagg_wish *wish, uint
 {
     const uint32_t n = wish->n_devices;
     const uint32_t n_drawn = n_neighbours < n - 1 ? n_neighbours : n - 1;
-    const uint32_t n_corrupt = part_of(n, wish->corrupt);
-    const uint32_t n_dropped = part_of(n, wish->dropout);
+    const uint32_t n_corrupt = dunlin__secagg_part(n, wish->corrupt);
+    const uint32_t n_dropped = dunlin__secagg_part(n, wish->dropout);
     const uint32_t n_missing = n_corrupt + n_dropped < n ? n_corrupt + n_dropped : n;
     const double times = log2((double)n);
     const uint32_t n_others = n - 1;

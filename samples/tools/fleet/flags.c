@@ -208,7 +208,7 @@ static const arg args[] = {
     {NULL, ARG_HEADING, 0, NULL, "what the models tell of a device", 0, 0, 0},
     {"--dp", ARG_TEXT, AT(dp), "CLIP:NOISE,delta=D|epsilon=E,delta=D",
      "noise on each round; with clip=F, sampling=poisson|fixed|arrival, mechanism=tree, "
-     "separation=N, most=N (none)",
+     "separation=N, most=N, and noise_by=distributed with --secagg (none)",
      0, 0, 0},
     {"--insecure-noise-seed", ARG_U64, AT(noise_seed), "N",
      "noise that can be repeated: nothing is private then, and page and report say so", 0, 0,
@@ -258,7 +258,6 @@ static const arg args[] = {
      "write N devices into the file of --devices, by --seed, and end: phones2019, phones2025, "
      "mixed",
      0, 0, 0},
-    {"--secagg", ARG_LATER, 0, NULL, "secure aggregation is not there yet", 0, 0, 0},
 };
 
 /* "NAME:NUMBER" with the number in (low, high]. */

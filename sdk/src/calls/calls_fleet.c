@@ -18,25 +18,17 @@
 
 #include <string.h>
 
-static const uint32_t FEATURES[] = {DUNLIN_V1_FEATURE_CLIPPING,
-                                    DUNLIN_V1_FEATURE_PROXIMAL_TERM,
-                                    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,
-                                    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
-                                    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,
-                                    DUNLIN_V1_FEATURE_SCHEDULE,
-                                    DUNLIN_V1_FEATURE_AUGMENTATION,
-                                    DUNLIN_V1_FEATURE_REMAINDER,
-                                    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,
-                                    DUNLIN_V1_FEATURE_IGNORED_LABEL,
-                                    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER,
-                                    DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
-                                    DUNLIN_V1_FEATURE_RUN_OVER,
-                                    DUNLIN_V1_FEATURE_CLIP_ORDERS,
-                                    DUNLIN_V1_FEATURE_SECURE_AGGREGATION,
-                                    DUNLIN_V1_FEATURE_PRODUCT_PRECISION,
-                                    DUNLIN_V1_FEATURE_STORAGE,
-                                    DUNLIN_V1_FEATURE_PRECISION,
-                                    DUNLIN_V1_FEATURE_ENCODING_PACKED};
+static const uint32_t FEATURES[] = {
+    DUNLIN_V1_FEATURE_CLIPPING,           DUNLIN_V1_FEATURE_PROXIMAL_TERM,
+    DUNLIN_V1_FEATURE_BUILTIN_LEARNER,    DUNLIN_V1_FEATURE_CONTROL_VARIATES,
+    DUNLIN_V1_FEATURE_PARAMETER_CHOICE,   DUNLIN_V1_FEATURE_SCHEDULE,
+    DUNLIN_V1_FEATURE_AUGMENTATION,       DUNLIN_V1_FEATURE_REMAINDER,
+    DUNLIN_V1_FEATURE_GRADIENT_CLIPPING,  DUNLIN_V1_FEATURE_IGNORED_LABEL,
+    DUNLIN_V1_FEATURE_ADAPTIVE_OPTIMIZER, DUNLIN_V1_FEATURE_EXAMPLE_CHANGES,
+    DUNLIN_V1_FEATURE_RUN_OVER,           DUNLIN_V1_FEATURE_CLIP_ORDERS,
+    DUNLIN_V1_FEATURE_SECURE_AGGREGATION, DUNLIN_V1_FEATURE_DISTRIBUTED_NOISE,
+    DUNLIN_V1_FEATURE_PRODUCT_PRECISION,  DUNLIN_V1_FEATURE_STORAGE,
+    DUNLIN_V1_FEATURE_PRECISION,          DUNLIN_V1_FEATURE_ENCODING_PACKED};
 #define N_FEATURES (sizeof FEATURES / sizeof FEATURES[0])
 _Static_assert(sizeof FEATURES <= sizeof((dunlin_v1_capabilities_t *)0)->features, "room for all");
 
@@ -152,6 +144,17 @@ const uint32_t *dunlin__find_unknown(const uint32_t *features, pb_size_t n_featu
     return NULL;
 }
 
+/* Whether rounds lie between the offer and the last one with this device that are too few. What an
+ * epsilon is reckoned by is kept whatever the policy says. */
+static bool is_too_near(const dunlin__journal *journal, const dunlin__offer *offer)
+{
+    const uint32_t of_policy = offer->has_policy ? offer->policy.min_separation_rounds : 0;
+    const uint32_t of_noise = offer->has_privacy ? offer->privacy.min_separation_rounds : 0;
+    return journal->contributed_wall_ms > 0 && offer->round >= journal->contributed_round &&
+           offer->round - journal->contributed_round <
+               (of_policy > of_noise ? of_policy : of_noise);
+}
+
 /* DECLINE_REASON_NONE if this device takes the offer. */
 static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunlin__offer *offer,
                                               const dunlin_conditions *conditions,
@@ -189,7 +192,7 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
     }
     dunlin_v1_decline_reason_t reason = dunlin__round_judge_examples(
         client, offer->task, offer->has_policy ? policy->min_examples : 0);
-    if (reason != DUNLIN_V1_DECLINE_REASON_NONE || !offer->has_policy) {
+    if (reason != DUNLIN_V1_DECLINE_REASON_NONE) {
         return reason;
     }
     if ((policy->requires_charging && !conditions->is_charging) ||
@@ -203,11 +206,8 @@ static dunlin_v1_decline_reason_t judge_offer(dunlin_client *client, const dunli
     bool is_too_soon = journal->contributed_wall_ms > 0 && policy->min_separation_ms > 0 &&
                        (uint64_t)dunlin__ms_between(journal->contributed_wall_ms, now_wall_ms) <
                            policy->min_separation_ms;
-    bool is_too_near = journal->contributed_wall_ms > 0 &&
-                       offer->round >= journal->contributed_round &&
-                       offer->round - journal->contributed_round < policy->min_separation_rounds;
-    return is_too_soon || is_too_near ? DUNLIN_V1_DECLINE_REASON_SEPARATION
-                                      : DUNLIN_V1_DECLINE_REASON_NONE;
+    return is_too_soon || is_too_near(journal, offer) ? DUNLIN_V1_DECLINE_REASON_SEPARATION
+                                                      : DUNLIN_V1_DECLINE_REASON_NONE;
 }
 
 static void choose_offer(dunlin_client *client, const dunlin__checkin_response *response,

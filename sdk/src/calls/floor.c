@@ -1,12 +1,13 @@
 /*
  * floor.c - see floor.h.
  *
- * Invariant: nothing that a server states is called proved here: the noise is added where no device
- * can look.
+ * Invariant: nothing that a server states is called proved here, but what follows from noise that
+ * devices add and from rules that this one keeps by itself.
  */
 #include "floor.h"
 
 #include <mem/support.h>
+#include <wire/secagg_noise.h>
 
 #include <inttypes.h>
 
@@ -121,6 +122,29 @@ static dunlin_status check_clip(dunlin_client *client, const dunlin__training_pl
     return DUNLIN_OK;
 }
 
+/* What noise of the devices costs in the rounds that this one takes part in at most, by the
+ * separation that it keeps itself. */
+static double reckon_epsilon(const dunlin__assignment *assignment)
+{
+    const dunlin__secagg_plan *plan = &assignment->plan.secagg;
+    const dunlin_v1_privacy_t *privacy = &assignment->privacy;
+    const uint64_t apart = privacy->min_separation_rounds > 0 ? privacy->min_separation_rounds : 1;
+    const uint64_t n_rounds = (privacy->n_rounds - 1) / apart + 1;
+    const double gap = (double)plan->n_values *
+                       dunlin__secagg_noise_gap((double)plan->noise_scale, plan->least_honest);
+    return dunlin__secagg_noise_epsilon(dunlin__secagg_noise_multiplier(plan), gap, n_rounds,
+                                        privacy->delta);
+}
+
+/* Who vouches for what is stated. */
+static dunlin_epsilon_kind judge_epsilon(const dunlin__assignment *assignment)
+{
+    const dunlin_v1_privacy_t *privacy = &assignment->privacy;
+    const bool is_proved = privacy->is_distributed && privacy->delta > 0 &&
+                           reckon_epsilon(assignment) <= privacy->epsilon * (1 + 1e-9);
+    return is_proved ? DUNLIN_EPSILON_PROVED_HERE : DUNLIN_EPSILON_STATED_BY_SERVER;
+}
+
 dunlin_status dunlin__floor_take(dunlin_client *client, const dunlin__assignment *assignment)
 {
     const dunlin_v1_privacy_t *privacy = assignment->has_privacy ? &assignment->privacy : NULL;
@@ -137,7 +161,7 @@ dunlin_status dunlin__floor_take(dunlin_client *client, const dunlin__assignment
     report->aggregation =
         is_secure ? DUNLIN_AGGREGATION_HONEST_BUT_CURIOUS : DUNLIN_AGGREGATION_PLAIN;
     if (privacy != NULL && !privacy->is_repeatable) {
-        report->epsilon_kind = DUNLIN_EPSILON_STATED_BY_SERVER;
+        report->epsilon_kind = judge_epsilon(assignment);
         report->epsilon = privacy->epsilon;
         report->delta = privacy->delta;
     }

@@ -9,6 +9,8 @@
 #include "weights/kept.h"
 #include "weights/stream_file.h"
 
+#include <wire/fixed_point.h>
+
 #include <math.h>
 
 #define PIECE DUNLIN_STREAM_PIECE_FLOATS
@@ -26,6 +28,10 @@ dunlin_status dunlin__clip_open(dunlin__clip *clip, const dunlin__update_values 
     *clip = (dunlin__clip){.bound = (double)plan->clip_norm,
                            .is_per_layer = plan->clips_layers,
                            .sends_weights = plan->update_form == DUNLIN_V1_UPDATE_FORM_WEIGHTS};
+    if (plan->has_secagg && plan->secagg.version >= 2) { /* rounding makes it longer again */
+        const double most = dunlin__fixed_point_length(&plan->secagg);
+        clip->bound = clip->bound > 0.0 ? fmin(clip->bound, most) : most;
+    }
     if (plan->feedback_rounds > 0) {
         clip->residual_fn = dunlin__kept_residual_read;
         clip->residual_ctx = client;

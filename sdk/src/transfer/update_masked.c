@@ -11,6 +11,7 @@
 #include "weights/stream_file.h"
 
 #include <wire/fixed_point.h>
+#include <wire/secagg_noise.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 
 #define WHOLE_NAME "update.whole"
 #define BLOCK DUNLIN_SECAGG_BLOCK
+/* Each roundings are too long with a chance of at most 2^-8. */
+#define ROUNDING_TRIES 32
 
 _Static_assert(DUNLIN_STREAM_BLOCK_FLOATS == DUNLIN_SECAGG_BLOCK,
                "a block of values is one of both");
@@ -38,6 +41,9 @@ static uint32_t weight_of(const dunlin_client *client)
 typedef struct whole_file {
     const dunlin__update_whole *of;
     dunlin__fixed_point fixed;
+    dunlin__secagg_noise noise; /* of version 2 of the terms */
+    bool has_noise;
+    bool is_measured; /* numbers are counted and not written */
     int fd;
     uint64_t n_written; /* elements */
     float *values;      /* BLOCK */
@@ -55,25 +61,71 @@ static dunlin_status write_tensor(whole_file *file, int32_t index)
             dunlin__clip_read(file->of->clip, file->of->values, index, first, n, file->values));
         DUNLIN_TRY(dunlin__fixed_point_next(&file->fixed, file->values, (size_t)n, file->elements,
                                             &client->error));
+        first += n;
+        if (file->is_measured) {
+            continue;
+        }
+        if (file->has_noise) {
+            DUNLIN_TRY(
+                dunlin__secagg_noise_add(&file->noise, file->elements, (size_t)n, &client->error));
+        }
         DUNLIN_TRY(dunlin__file_write(file->fd, file->elements, (size_t)n * sizeof(uint32_t),
                                       file->n_written * sizeof(uint32_t), &client->error));
         file->n_written += (uint64_t)n;
-        first += n;
     }
     return DUNLIN_OK;
+}
+
+static dunlin_status write_tensors(whole_file *file, int32_t n_tensors)
+{
+    for (int32_t i = 0; i < n_tensors; i++) {
+        DUNLIN_TRY(write_tensor(file, file->of->base_index[i]));
+    }
+    return DUNLIN_OK;
+}
+
+/* Draws roundings until the whole numbers are no longer than the clip, and keeps those: what is
+ * written is written with noise, so the numbers without it are nowhere but in memory. */
+static dunlin_status settle_roundings(whole_file *file, uint32_t weight, int32_t n_tensors)
+{
+    dunlin_client *client = file->of->values->client;
+    const dunlin__secagg_plan *plan = &client->round->assignment.plan.secagg;
+    file->is_measured = true;
+    for (int i = 0; i < ROUNDING_TRIES; i++) {
+        dunlin__fixed_point_end(&file->fixed);
+        DUNLIN_TRY(dunlin__fixed_point_begin(plan, weight, &file->fixed, &client->error));
+        DUNLIN_TRY(write_tensors(file, n_tensors));
+        if (dunlin__fixed_point_is_within(&file->fixed, plan)) {
+            file->is_measured = false;
+            return dunlin__fixed_point_again(&file->fixed, &client->error);
+        }
+    }
+    return dunlin__fail(&client->error, DUNLIN_NUMERIC, "update", 0,
+                        "the update is longer than value_limit %" PRIu32 " in each of %d roundings",
+                        plan->value_limit, ROUNDING_TRIES);
+}
+
+static dunlin_status write_rounded(whole_file *file, uint32_t weight, int32_t n_tensors)
+{
+    dunlin_client *client = file->of->values->client;
+    const dunlin__secagg_plan *plan = &client->round->assignment.plan.secagg;
+    if (!file->has_noise) {
+        DUNLIN_TRY(dunlin__fixed_point_begin(plan, weight, &file->fixed, &client->error));
+        return write_tensors(file, n_tensors);
+    }
+    DUNLIN_TRY(settle_roundings(file, weight, n_tensors));
+    DUNLIN_TRY(dunlin__secagg_noise_begin(plan, &file->noise, &client->error));
+    return write_tensors(file, n_tensors);
 }
 
 static dunlin_status write_elements(whole_file *file, int32_t n_tensors)
 {
     dunlin_client *client = file->of->values->client;
     const uint32_t weight = weight_of(client);
-    const dunlin__secagg_plan *plan = &client->round->assignment.plan.secagg;
-    DUNLIN_TRY(dunlin__fixed_point_begin(plan, weight, &file->fixed, &client->error));
-    dunlin_status status = DUNLIN_OK;
-    for (int32_t i = 0; status == DUNLIN_OK && i < n_tensors; i++) {
-        status = write_tensor(file, file->of->base_index[i]);
-    }
+    const dunlin_status status = write_rounded(file, weight, n_tensors);
     dunlin__fixed_point_end(&file->fixed);
+    dunlin__secagg_noise_end(&file->noise);
+    dunlin__wipe(file->elements, BLOCK * sizeof file->elements[0]);
     DUNLIN_TRY(status);
     DUNLIN_TRY(dunlin__file_write(file->fd, &weight, sizeof weight,
                                   file->n_written * sizeof(uint32_t), &client->error));
@@ -128,7 +180,7 @@ dunlin_status dunlin__update_whole_write(const dunlin__update_whole *whole)
                             "%" PRIu64 " a round",
                             n_bytes, client->options.max_upload_bytes);
     }
-    whole_file file = {.of = whole, .fd = -1};
+    whole_file file = {.of = whole, .fd = -1, .has_noise = plan->version >= 2};
     return write_whole(&file, n_tensors);
 }
 

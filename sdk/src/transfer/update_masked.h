@@ -17,7 +17,9 @@ typedef struct dunlin__update_whole {
     int32_t *base_index;      /* room for one of each tensor of the base */
 } dunlin__update_whole;
 
-/* Writes the update as whole numbers, the weight behind them. MISMATCH: another number of values
+/* Writes the update as whole numbers, with this device's noise where the terms have it, the weight
+ * behind them. The noise is drawn once for the file, which is what is masked, however often that is
+ * sent; its seed is kept nowhere. MISMATCH: another number of values
  * than the plan has; UNSUPPORTED names a running statistic; NUMERIC: a value that is not finite;
  * LIMIT: more bytes than the client sends a round; IO, SPACE, MEMORY. */
 DUNLIN_NODISCARD dunlin_status dunlin__update_whole_write(const dunlin__update_whole *whole);

@@ -12,6 +12,7 @@
 #include "tree.h"
 
 #include <mem/support.h>
+#include <wire/secagg_noise.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -71,6 +72,14 @@ static double epsilon_by_orders(const dunlin__privacy_question *question, double
     return dunlin__rdp_epsilon_of(orders, costs, n, question->delta, out_order);
 }
 
+/* By orders as well, with what a sum of draws may differ from one draw. */
+static double epsilon_of_parts(const dunlin__privacy_question *question, double noise)
+{
+    const double gap = (double)question->n_values *
+                       dunlin__secagg_noise_gap((double)question->part_scale, question->n_parts);
+    return dunlin__secagg_noise_epsilon(noise, gap, rounds_of_one(question), question->delta);
+}
+
 static dunlin_status epsilon_at(const dunlin__privacy_question *question, double noise,
                                 bool wants_least, const dunlin_alloc *alloc,
                                 dunlin__privacy_answer *answer, dunlin_error *error)
@@ -79,6 +88,10 @@ static dunlin_status epsilon_at(const dunlin__privacy_question *question, double
     answer->deviation = noise * question->clip;
     answer->order = 0;
     answer->least = 0;
+    if (question->n_parts > 0) {
+        answer->epsilon = epsilon_of_parts(question, noise);
+        return DUNLIN_OK;
+    }
     if (answer->accountant == DUNLIN_ACCOUNTANT_RDP) {
         answer->epsilon = epsilon_by_orders(question, noise, &answer->order);
         return DUNLIN_OK;

@@ -44,6 +44,13 @@ typedef struct dunlin__privacy_question {
     uint64_t population;  /* where known: delta has to be below 1 over it */
     uint64_t most_rounds; /* of one device; 0: all that there are */
     uint64_t separation;  /* between two rounds of one device; 0: as 1 */
+    /* Distributed noise: each sum has that of at least n_parts devices, a discrete Gaussian of the
+     * parameter part_scale in whole numbers each, `noise` times clip together, in n_values
+     * elements. Neighbours then differ by one device whose updates are zeros. n_parts 0: one draw.
+     */
+    uint64_t n_parts;
+    uint64_t part_scale;
+    uint64_t n_values;
 } dunlin__privacy_question;
 
 typedef struct dunlin__privacy_answer {

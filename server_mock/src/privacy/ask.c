@@ -5,16 +5,14 @@
  */
 #include "ask.h"
 
+#include "base/question.h"
 #include "terms.h"
 
 #include <mem/support.h>
 
 #include <jansson.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define WORD_BYTES 64u
 
 static const char *const accountants[] = {"", "rdp", "pld"};
 
@@ -32,24 +30,9 @@ static const number_key number_keys[] = {
     {"delta", AT(delta), false},          {"clip", AT(clip), false},
     {"rounds", AT(n_rounds), true},       {"most", AT(most_rounds), true},
     {"separation", AT(separation), true}, {"population", AT(population), true},
+    {"parts", AT(n_parts), true},         {"part_scale", AT(part_scale), true},
+    {"values", AT(n_values), true},
 };
-
-/* True if all of the text is one number. */
-static bool take_number(const char *text, double *out_value)
-{
-    char *end = NULL;
-    const bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '-' || text[0] == '.';
-    *out_value = begins ? strtod(text, &end) : 0;
-    return begins && *end == 0;
-}
-
-static bool take_whole(const char *text, uint64_t *out_value)
-{
-    char *end = NULL;
-    const bool begins = text[0] >= '0' && text[0] <= '9' && strlen(text) < 19;
-    *out_value = begins ? strtoull(text, &end, 10) : 0;
-    return begins && *end == 0;
-}
 
 /* "poisson:0.01", "fixed:100/10000", or a name alone; cuts the text up. */
 static bool take_sampling(char *value, dunlin__privacy_question *question)
@@ -60,7 +43,7 @@ static bool take_sampling(char *value, dunlin__privacy_question *question)
     }
     if (strcmp(value, "poisson") == 0) {
         question->sampling = DUNLIN_SAMPLING_POISSON;
-        return rest != NULL && take_number(rest, &question->rate);
+        return rest != NULL && dunlin__question_real(rest, &question->rate);
     }
     if (strcmp(value, "fixed") == 0) {
         char *slash = rest != NULL ? strchr(rest, '/') : NULL;
@@ -69,7 +52,8 @@ static bool take_sampling(char *value, dunlin__privacy_question *question)
             return false;
         }
         *slash = 0;
-        return take_whole(rest, &question->cohort) && take_whole(slash + 1, &question->population);
+        return dunlin__question_whole(rest, &question->cohort) &&
+               dunlin__question_whole(slash + 1, &question->population);
     }
     question->sampling =
         strcmp(value, "tree") == 0 ? DUNLIN_SAMPLING_TREE : DUNLIN_SAMPLING_FIRST_COME;
@@ -90,15 +74,16 @@ static bool take_word(const char *key, char *value, dunlin__privacy_question *qu
     return strcmp(key, "kind") == 0 && (question->is_discrete || strcmp(value, "gaussian") == 0);
 }
 
-static bool take_part(const char *key, char *value, dunlin__privacy_question *question)
+static bool take_part(void *ctx, const char *key, char *value)
 {
+    dunlin__privacy_question *question = ctx;
     for (size_t i = 0; i < sizeof number_keys / sizeof number_keys[0]; i++) {
         if (strcmp(key, number_keys[i].key) == 0) {
             char *place = (char *)question + number_keys[i].offset;
             double number = 0;
             uint64_t whole = 0;
-            const bool is_read =
-                number_keys[i].is_whole ? take_whole(value, &whole) : take_number(value, &number);
+            const bool is_read = number_keys[i].is_whole ? dunlin__question_whole(value, &whole)
+                                                         : dunlin__question_real(value, &number);
             memcpy(place, number_keys[i].is_whole ? (const void *)&whole : (const void *)&number,
                    sizeof(uint64_t));
             return is_read;
@@ -111,28 +96,14 @@ dunlin_status dunlin__privacy_read(const char *text, dunlin__privacy_question *o
                                    dunlin_error *error)
 {
     *out_question = dunlin__privacy_ask();
-    while (*text != 0) {
-        const size_t n = strcspn(text, ",");
-        char part[WORD_BYTES] = {0};
-        memcpy(part, text, n < WORD_BYTES ? n : WORD_BYTES - 1);
-        char *value = strchr(part, '=');
-        bool is_read = value != NULL && n < WORD_BYTES;
-        if (is_read) {
-            *value++ = 0;
-            is_read = take_part(part, value, out_question);
-        }
-        if (!is_read) {
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "privacy", 0,
-                                "'%.*s' is no part of a question of privacy: sampling=..., "
-                                "noise=F or epsilon=F, delta=F, clip=F, rounds=N, most=N, "
-                                "separation=N, population=N, accountant=..., kind=... "
-                                "(PRIVACY.md)",
-                                (int)(n < WORD_BYTES ? n : WORD_BYTES), text);
-        }
-        text += n;
-        text += *text == ',' ? 1 : 0;
-    }
-    return DUNLIN_OK;
+    const char *part = dunlin__question_read(text, take_part, out_question);
+    return part == NULL ? DUNLIN_OK
+                        : dunlin__fail(error, DUNLIN_ARGUMENT, "privacy", 0,
+                                       "'%.*s' is no part of a question of privacy: sampling=..., "
+                                       "noise=F or epsilon=F, delta=F, clip=F, rounds=N, most=N, "
+                                       "separation=N, population=N, accountant=..., kind=... and "
+                                       "more (PRIVACY.md)",
+                                       dunlin__question_shown(part), part);
 }
 
 char *dunlin__privacy_tell(const dunlin__privacy_question *question,
@@ -145,15 +116,16 @@ char *dunlin__privacy_tell(const dunlin__privacy_question *question,
                     : question->sampling == DUNLIN_SAMPLING_POISSON ? json_real(question->rate)
                                                                     : json_null();
     json_t *object = json_pack(
-        "{s:f, s:o, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:s, s:o, s:b, s:f, s:s, s:s, s:s, s:s}",
+        "{s:f, s:o, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:s, s:o, s:b, s:f, s:s, s:s, s:s, s:s, "
+        "s:s}",
         "epsilon", answer->epsilon, "epsilon_at_least", least, "delta", question->delta, "noise",
         answer->noise, "clip", question->clip, "deviation", answer->deviation, "rounds",
         (json_int_t)question->n_rounds, "sampling", dunlin__sampling_name(question->sampling),
         "rate", share, "accountant", accountants[answer->accountant], "order", order, "amplified",
         answer->is_amplified, "sensitivity", answer->sensitivity, "kind",
         question->is_discrete ? "discrete" : "gaussian", "unit", "device", "neighbours",
-        dunlin__sampling_neighbours(question->sampling), "assumes",
-        dunlin__sampling_assumes(question->sampling));
+        dunlin__privacy_neighbours(question), "assumes", dunlin__privacy_assumes(question),
+        "noise_by", question->n_parts > 0 ? "distributed" : "server");
     char *text =
         object != NULL ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(object);

@@ -6,6 +6,7 @@
 #include "account.h"
 
 #include <mem/support.h>
+#include <wire/secagg_noise.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,6 +87,24 @@ static dunlin_status check_rounds(const dunlin__privacy_question *question, dunl
     return DUNLIN_OK;
 }
 
+/* Of distributed noise all three numbers, or none. */
+static dunlin_status check_parts(const dunlin__privacy_question *question, dunlin_error *error)
+{
+    const bool has_all = question->n_parts >= 1 && question->n_parts <= DUNLIN_WIRE_SECAGG_COHORT &&
+                         question->part_scale >= DUNLIN_SECAGG_SCALE_LEAST &&
+                         question->part_scale <= DUNLIN_SECAGG_SCALE_MOST &&
+                         question->n_values >= 1 && question->n_values <= DUNLIN_WIRE_SECAGG_VALUES;
+    const bool has_none =
+        question->n_parts == 0 && question->part_scale == 0 && question->n_values == 0;
+    return has_all || has_none
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_ARGUMENT, "privacy", 0,
+                              "parts %" PRIu64 ", part_scale %" PRIu64 " and values %" PRIu64
+                              " go together, from 1, %u and 1 up to %u, 2^24 and 2^36",
+                              question->n_parts, question->part_scale, question->n_values,
+                              DUNLIN_SECAGG_SCALE_LEAST, DUNLIN_WIRE_SECAGG_COHORT);
+}
+
 /* What would need a proof that there is none of here. */
 static dunlin_status check_known(const dunlin__privacy_question *question, dunlin_error *error)
 {
@@ -97,6 +116,12 @@ static dunlin_status check_known(const dunlin__privacy_question *question, dunli
         question->sampling == DUNLIN_SAMPLING_FIXED) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "privacy", 0,
                             "accountant 'pld' has no bound for sampling 'fixed': use 'rdp'");
+    }
+    if (question->n_parts > 0 &&
+        (!question->is_discrete || question->sampling != DUNLIN_SAMPLING_FIRST_COME)) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "privacy", 0,
+                            "noise of 'parts' goes with kind 'discrete' and sampling 'first_come' "
+                            "alone: whom a round asks is known to the server that it hides from");
     }
     const bool has_limits = question->sampling == DUNLIN_SAMPLING_FIRST_COME ||
                             question->sampling == DUNLIN_SAMPLING_TREE;
@@ -113,5 +138,6 @@ dunlin_status dunlin__privacy_check(const dunlin__privacy_question *question, du
     DUNLIN_TRY(check_noise(question, error));
     DUNLIN_TRY(check_delta(question, error));
     DUNLIN_TRY(check_rounds(question, error));
+    DUNLIN_TRY(check_parts(question, error));
     return check_known(question, error);
 }

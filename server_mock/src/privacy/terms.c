@@ -16,15 +16,23 @@ const char *dunlin__sampling_name(dunlin__privacy_sampling sampling)
     return sampling_names[sampling];
 }
 
-const char *dunlin__sampling_neighbours(dunlin__privacy_sampling sampling)
+const char *dunlin__privacy_neighbours(const dunlin__privacy_question *question)
 {
-    return sampling == DUNLIN_SAMPLING_FIXED ? "one device is another one"
-                                             : "one device is there or not";
+    if (question->n_parts > 0) {
+        return "one device sends its updates or zeros";
+    }
+    return question->sampling == DUNLIN_SAMPLING_FIXED ? "one device is another one"
+                                                       : "one device is there or not";
 }
 
-const char *dunlin__sampling_assumes(dunlin__privacy_sampling sampling)
+const char *dunlin__privacy_assumes(const dunlin__privacy_question *question)
 {
-    switch (sampling) {
+    if (question->n_parts > 0) {
+        return "the server follows the protocol, and of each sum's devices as many as are counted "
+               "on are honest and add their noise; a device keeps the separation and the most "
+               "rounds; who takes part is known";
+    }
+    switch (question->sampling) {
     case DUNLIN_SAMPLING_POISSON:
         return "each device is drawn by itself with this chance, by a secret seed, and nobody "
                "outside learns who was drawn; rounds with nobody give noise too";
@@ -46,6 +54,7 @@ void dunlin__privacy_terms(const dunlin__privacy_question *question,
     char sampling[96];
     char limits[96] = "";
     char population[40] = "";
+    char parts[96] = "";
     if (question->sampling == DUNLIN_SAMPLING_POISSON) {
         (void)snprintf(sampling, sizeof sampling, "poisson:%.17g", question->rate);
     } else if (question->sampling == DUNLIN_SAMPLING_FIXED) {
@@ -59,10 +68,15 @@ void dunlin__privacy_terms(const dunlin__privacy_question *question,
     if (question->population > 0 && question->sampling != DUNLIN_SAMPLING_FIXED) {
         (void)snprintf(population, sizeof population, ",population=%" PRIu64, question->population);
     }
+    if (question->n_parts > 0) {
+        (void)snprintf(parts, sizeof parts,
+                       ",parts=%" PRIu64 ",part_scale=%" PRIu64 ",values=%" PRIu64,
+                       question->n_parts, question->part_scale, question->n_values);
+    }
     (void)snprintf(out_text, DUNLIN_TERMS_BYTES,
-                   "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s", sampling,
+                   "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s%s", sampling,
                    question->noise, question->delta, question->clip, limits, population,
-                   question->is_discrete ? "discrete" : "gaussian");
+                   question->is_discrete ? "discrete" : "gaussian", parts);
 }
 
 dunlin_status dunlin__privacy_spent(const dunlin__privacy_question *question, uint64_t n_rounds,

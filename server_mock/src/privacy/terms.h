@@ -30,9 +30,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__privacy_spent(const dunlin__privacy_quest
 const char *dunlin__sampling_name(dunlin__privacy_sampling sampling);
 
 /** @return what the figures rest on, for people. */
-const char *dunlin__sampling_assumes(dunlin__privacy_sampling sampling);
+const char *dunlin__privacy_assumes(const dunlin__privacy_question *question);
 
 /** @return what the two runs differ by that are held beside each other, for people. */
-const char *dunlin__sampling_neighbours(dunlin__privacy_sampling sampling);
+const char *dunlin__privacy_neighbours(const dunlin__privacy_question *question);
 
 #endif

@@ -224,9 +224,9 @@ static dunlin_status aggregate_round(closing *all, bool *out_is_aggregated,
         DUNLIN_TRY(guard(all));
     }
     if (*out_is_aggregated) {
-        dunlin_status status = is_private  ? make_private_base(all, number, out_model)
-                               : is_secure ? make_secure_base(all, number, out_model)
-                                           : make_base(all, all->n, NULL, number, out_model);
+        dunlin_status status = is_secure    ? make_secure_base(all, number, out_model)
+                               : is_private ? make_private_base(all, number, out_model)
+                                            : make_base(all, all->n, NULL, number, out_model);
         if (!is_of_updates(all, status)) {
             return status;
         }
@@ -280,7 +280,7 @@ static void fill_closed(closing *all, int64_t now_ms)
     row->bytes_down = atomic_load(&server->counters.body_bytes_down) - server->down_at_open;
     row->bytes_up = atomic_load(&server->counters.body_bytes_up) - server->up_at_open;
     dunlin__server_tally_fill(&all->tally, row);
-    if (dunlin__private_is_secret(server)) { /* how many came is not to be told either */
+    if (dunlin__private_hides_devices(server)) { /* how many came is not to be told either */
         row->n_participants = 0;
         row->n_dropped = 0;
         row->bytes_down = 0;

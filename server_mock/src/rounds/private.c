@@ -42,6 +42,11 @@ bool dunlin__private_is_secret(const dunlin__server *server)
     return server->task.dp.is_on && dunlin__private_note(server) == NULL;
 }
 
+bool dunlin__private_hides_devices(const dunlin__server *server)
+{
+    return dunlin__private_is_secret(server) && !server->task.dp.is_distributed;
+}
+
 const char *dunlin__private_note(const dunlin__server *server)
 {
     if (server->is_repeatable) {
@@ -82,7 +87,8 @@ bool dunlin__private_state(const dunlin__server *server, dunlin_v1_privacy_t *ou
                                          .cohort = server->task.cohort,
                                          .min_separation_rounds = (uint32_t)terms->separation,
                                          .max_rounds = terms->most_rounds,
-                                         .is_repeatable = !dunlin__private_is_secret(server)};
+                                         .is_repeatable = !dunlin__private_is_secret(server),
+                                         .is_distributed = server->task.dp.is_distributed};
     return true;
 }
 
@@ -110,6 +116,12 @@ dunlin_status dunlin__private_agree(dunlin__server *server, dunlin_error *error)
     char kept[DUNLIN_TERMS_BYTES];
     char noise[32];
     char terms[DUNLIN_TERMS_BYTES] = "";
+    if (server->task.dp.is_distributed && server->options.has_insecure_noise_seed) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "server", 0,
+                            "--insecure-noise-seed %" PRIu64 " is for noise of the server, and "
+                            "dp.noise_by is distributed",
+                            server->options.insecure_noise_seed);
+    }
     DUNLIN_TRY(dunlin__server_db_get_term(server->db, "privacy", kept, sizeof kept, error));
     DUNLIN_TRY(dunlin__server_db_get_term(server->db, "noise", noise, sizeof noise, error));
     if (server->task.dp.is_on) {
@@ -181,7 +193,7 @@ dunlin_status dunlin__private_open(const dunlin__server *server, dunlin__round_r
 dunlin_status dunlin__private_begin_close(const dunlin__server *server, dunlin__round_row *row,
                                           dunlin_error *error)
 {
-    if (!server->task.dp.is_on || row->noise_seed.is_there) {
+    if (!server->task.dp.is_on || server->task.dp.is_distributed || row->noise_seed.is_there) {
         return DUNLIN_OK;
     }
     return draw_seed(server, row->round, "noise", &row->noise_seed, error);

@@ -18,6 +18,10 @@
  * hidden. */
 bool dunlin__private_is_secret(const dunlin__server *server);
 
+/* Whether who takes part is hidden as well: not from a server of a secure aggregation, which knows
+ * it, so that what is counted does not rest on it. */
+bool dunlin__private_hides_devices(const dunlin__server *server);
+
 /* Why a run with noise is not private, for people; NULL: it is. */
 const char *dunlin__private_note(const dunlin__server *server);
 
@@ -27,7 +31,8 @@ double dunlin__private_multiplier(const dunlin__server_task *task);
 
 /*
  * Holds the task against what the folder has promised, and keeps the promise there when it is the
- * first one. MISMATCH: the folder's rounds were closed on other terms, with or without noise. IO.
+ * first one. MISMATCH: the folder's rounds were closed on other terms, with or without noise.
+ * ARGUMENT: a seed for noise that devices add. IO.
  */
 DUNLIN_NODISCARD dunlin_status dunlin__private_agree(dunlin__server *server, dunlin_error *error);
 
@@ -50,7 +55,8 @@ DUNLIN_NODISCARD dunlin_status dunlin__private_take_part(dunlin__server *server,
                                                          dunlin__server_device *device,
                                                          dunlin_error *error);
 
-/* Draws the seed of the noise into the row of a round that begins to close, before it is saved. */
+/* Draws the seed of the noise into the row of a round that begins to close, before it is saved; not
+ * where devices add the noise. */
 DUNLIN_NODISCARD dunlin_status dunlin__private_begin_close(const dunlin__server *server,
                                                            dunlin__round_row *row,
                                                            dunlin_error *error);

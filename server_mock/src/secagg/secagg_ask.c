@@ -5,6 +5,8 @@
  */
 #include "secagg_ask.h"
 
+#include "base/question.h"
+
 #include <mem/support.h>
 #include <wire/secagg.h>
 #include <wire/secagg_odds.h>
@@ -15,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_BYTES 128u
 #define ROWS_MOST 16u
 
 typedef struct secagg_question {
@@ -43,13 +44,6 @@ static bool starts_number(const char *text)
     return (text[0] >= '0' && text[0] <= '9') || text[0] == '.';
 }
 
-static bool take_real(const char *text, double *out_value)
-{
-    char *end = NULL;
-    *out_value = starts_number(text) ? strtod(text, &end) : 0.0;
-    return end != NULL && *end == 0;
-}
-
 /* Up to ROWS_MOST numbers with colons between. */
 static bool take_devices(const char *text, secagg_question *question)
 {
@@ -71,18 +65,19 @@ static bool take_devices(const char *text, secagg_question *question)
 
 static bool take_count(const char *text, uint32_t *out_value)
 {
-    char *end = NULL;
-    const unsigned long n = starts_number(text) ? strtoul(text, &end, 10) : 0;
+    uint64_t n = 0;
+    const bool is_read = dunlin__question_whole(text, &n);
     *out_value = (uint32_t)n;
-    return end != NULL && *end == 0 && n >= 1 && n <= DUNLIN_WIRE_SECAGG_COHORT;
+    return is_read && n >= 1 && n <= DUNLIN_WIRE_SECAGG_COHORT;
 }
 
-static bool take_key(const char *key, const char *value, secagg_question *question)
+static bool take_key(void *ctx, const char *key, char *value)
 {
+    secagg_question *question = ctx;
     for (size_t i = 0; i < sizeof(real_keys) / sizeof(real_keys[0]); i++) {
         if (strcmp(key, real_keys[i].key) == 0) {
             double number = 0.0;
-            const bool is_read = take_real(value, &number);
+            const bool is_read = dunlin__question_real(value, &number);
             memcpy((char *)&question->wish + real_keys[i].offset, &number, sizeof(number));
             return is_read;
         }
@@ -99,25 +94,13 @@ static bool take_key(const char *key, const char *value, secagg_question *questi
 static dunlin_status read_question(const char *text, secagg_question *question, dunlin_error *error)
 {
     *question = (secagg_question){.wish = {0, 0.1, 0.1, 40.0, 20.0}};
-    while (*text != 0) {
-        const size_t n = strcspn(text, ",");
-        char part[WORD_BYTES] = {0};
-        memcpy(part, text, n < WORD_BYTES ? n : WORD_BYTES - 1);
-        char *value = strchr(part, '=');
-        bool is_read = value != NULL && n < WORD_BYTES;
-        if (is_read) {
-            *value++ = 0;
-            is_read = take_key(part, value, question);
-        }
-        if (!is_read) {
-            return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
-                                "'%.*s' is no part of a question of secure aggregation: "
-                                "devices=N:N..., corrupt=F, dropout=F, security=BITS, "
-                                "failure=BITS, neighbours=N, threshold=N",
-                                (int)(n < WORD_BYTES ? n : WORD_BYTES), text);
-        }
-        text += n;
-        text += *text == ',' ? 1 : 0;
+    const char *part = dunlin__question_read(text, take_key, question);
+    if (part != NULL) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
+                            "'%.*s' is no part of a question of secure aggregation: "
+                            "devices=N:N..., corrupt=F, dropout=F, security=BITS, "
+                            "failure=BITS, neighbours=N, threshold=N",
+                            dunlin__question_shown(part), part);
     }
     if (question->n_rows == 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,

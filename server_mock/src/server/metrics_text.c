@@ -217,7 +217,8 @@ static void add_devices(dunlin__exposition *out, const dunlin__server *server, i
 {
     uint32_t counts[DUNLIN_N_SERVER_PHASES];
     dunlin__watch_phases(server, now_ms, counts);
-    const bool hides = dunlin__private_is_secret(server); /* how many have which part in a round */
+    const bool hides =
+        dunlin__private_hides_devices(server); /* how many have which part in a round */
     if (!hides) {
         dunlin__exposition_family(out, "dunlin_devices", "gauge",
                                   "Known devices by the phase that they have reached in the open "
@@ -356,7 +357,7 @@ bool dunlin__server_metrics_text(dunlin__server *server, dunlin__exposition *out
     add_rounds(out_text, server, now_ms);
     add_devices(out_text, server, now_ms);
     add_events(out_text, server);
-    if (!dunlin__private_is_secret(server)) {
+    if (!dunlin__private_hides_devices(server)) {
         dunlin__exposition_family(out_text, "dunlin_telemetry_records_total", "counter",
                                   "Telemetry records that were stored, by the number of their "
                                   "event.");

@@ -59,8 +59,11 @@ static dunlin_status check_private(const dunlin__server *server, dunlin_error *e
                                               "the task", error));
         }
     }
-    DUNLIN_TRY(dunlin__noise_make(&noise, terms->clip, dunlin__private_multiplier(&server->task),
-                                  server->layout.n_shared_values, error));
+    if (!server->task.dp.is_distributed) {
+        DUNLIN_TRY(dunlin__noise_make(&noise, terms->clip,
+                                      dunlin__private_multiplier(&server->task),
+                                      server->layout.n_shared_values, error));
+    }
     const char *note = dunlin__private_note(server);
     dunlin__log(&server->log, note != NULL ? DUNLIN_LOG_WARNING : DUNLIN_LOG_INFO, "server",
                 "noise %.6g of clip %g: epsilon %.6g at delta %g after %llu rounds%s%s",

@@ -138,7 +138,7 @@ static json_t *rounds_array(dunlin__server *server)
 {
     json_t *rounds = json_array();
     for (size_t i = 0; i < server->n_closed; i++) {
-        json_t *round = round_object(&server->closed[i], dunlin__private_is_secret(server));
+        json_t *round = round_object(&server->closed[i], dunlin__private_hides_devices(server));
         (void)json_object_set_new(round, "secagg",
                                   dunlin__status_secagg_round(server, server->closed[i].round));
         (void)json_array_append_new(rounds, round);
@@ -259,7 +259,7 @@ char *dunlin__server_status_text(dunlin__server *server)
     if (status != NULL) {
         dunlin__status_add_watch(status, server);
     }
-    if (status != NULL && dunlin__private_is_secret(server)) {
+    if (status != NULL && dunlin__private_hides_devices(server)) {
         dunlin__status_hide(json_object_get(status, "open"), dunlin__status_hidden_of_open);
         (void)json_object_set_new(status, "phases", json_null());
         (void)json_object_set_new(status, "telemetry", json_null());

@@ -37,7 +37,7 @@ json_t *dunlin__status_privacy(const dunlin__server *server)
     const char *note = dunlin__private_note(server);
     json_t *object = json_pack(
         "{s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:f, s:s, s:s, "
-        "s:s, s:s, s:s?}",
+        "s:s, s:s, s:s?, s:s, s:I, s:I, s:I}",
         "private", note == NULL ? 1 : 0, "epsilon", spent, "epsilon_of_run", dp->cost.epsilon,
         "delta", terms->delta, "noise", terms->noise, "clip", terms->clip, "deviation",
         dp->cost.deviation, "mechanism", is_tree ? "tree" : "gaussian", "sampling",
@@ -48,7 +48,9 @@ json_t *dunlin__status_privacy(const dunlin__server *server)
         (json_int_t)terms->separation, "most", (json_int_t)terms->most_rounds, "amplified",
         dp->cost.is_amplified ? 1 : 0, "sensitivity", dp->cost.sensitivity, "accountant",
         dp->cost.accountant == DUNLIN_ACCOUNTANT_RDP ? "rdp" : "pld", "unit", "device",
-        "neighbours", dunlin__sampling_neighbours(terms->sampling), "assumes",
-        dunlin__sampling_assumes(terms->sampling), "note", note);
+        "neighbours", dunlin__privacy_neighbours(terms), "assumes", dunlin__privacy_assumes(terms),
+        "note", note, "noise_by", dp->is_distributed ? "distributed" : "server", "least_honest",
+        (json_int_t)terms->n_parts, "noise_scale", (json_int_t)terms->part_scale, "value_limit",
+        (json_int_t)(dp->is_distributed ? server->task.secagg.value_limit : 0));
     return object != NULL ? object : json_null();
 }

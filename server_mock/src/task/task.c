@@ -310,7 +310,7 @@ static dunlin_status read_root(const dunlin__task_place *at, json_t *root,
     DUNLIN_TRY(dunlin__task_read_strategy(at, root, task));
     DUNLIN_TRY(dunlin__task_read_tensors(at, root, alloc, task));
     DUNLIN_TRY(dunlin__task_read_dp(at, root, alloc, task));
-    DUNLIN_TRY(dunlin__task_read_secagg(at, root, task));
+    DUNLIN_TRY(dunlin__task_read_secagg(at, root, alloc, task));
     DUNLIN_TRY(check_clip(at, root, &task->plan));
     DUNLIN_TRY(dunlin__task_read_unequal(at, root, task));
     return check_together(at, task);

@@ -79,6 +79,7 @@ typedef struct dunlin__server_deadline {
 /* Rounds with noise (task_dp.c). */
 typedef struct dunlin__server_dp {
     bool is_on;
+    bool is_distributed;               /* devices add the noise (task_noise.c) */
     uint32_t noise_cohort;             /* the noise is that of so many; 0: of the cohort */
     double epsilon;                    /* that the noise was found for; 0: the noise was given */
     dunlin__privacy_question question; /* of all rounds; its noise is known */
@@ -124,8 +125,10 @@ typedef struct dunlin__server_secagg {
     uint32_t weight_limit;
     uint32_t least_devices;
     bool check_consistency;
-    double step_s;     /* of each step after advertise, at most */
-    uint32_t n_cohort; /* the most that may advertise: all that are asked */
+    double step_s;         /* of each step after advertise, at most */
+    uint32_t noise_scale;  /* distributed noise: of one device, in whole numbers; 0: none */
+    uint32_t least_honest; /* ...and of so many at least */
+    uint32_t n_cohort;     /* the most that may advertise: all that are asked */
     dunlin__secagg_wish wish;
 } dunlin__server_secagg;
 

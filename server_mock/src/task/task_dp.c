@@ -53,14 +53,16 @@ static dunlin_status read_kinds(const dunlin__task_place *at, const json_t *dp,
     const bool is_tree = strcmp(mechanism, "tree") == 0;
     const bool is_poisson = strcmp(sampling, "poisson") == 0;
     const bool is_fixed = strcmp(sampling, "fixed") == 0;
-    if (strcmp(noise_by, "device") == 0 || strcmp(noise_by, "cohort") == 0) {
+    if (strcmp(noise_by, "device") == 0) {
         return dunlin__fail(at->error, DUNLIN_UNSUPPORTED, "task", 0,
-                            "%.80s: dp.noise_by %s: %s noise is not supported: use server",
-                            at->file, noise_by,
-                            strcmp(noise_by, "device") == 0 ? "local" : "distributed");
+                            "%.80s: dp.noise_by device: local noise is not supported: use server "
+                            "or distributed",
+                            at->file);
     }
-    if (noise_by[0] != 0 && strcmp(noise_by, "server") != 0) {
-        return refuse(at, "dp.noise_by must be server");
+    task->dp.is_distributed =
+        strcmp(noise_by, "distributed") == 0 || strcmp(noise_by, "cohort") == 0;
+    if (noise_by[0] != 0 && !task->dp.is_distributed && strcmp(noise_by, "server") != 0) {
+        return refuse(at, "dp.noise_by must be server or distributed");
     }
     if (mechanism[0] != 0 && !is_tree && strcmp(mechanism, "gaussian") != 0) {
         return refuse(at, "dp.mechanism must be gaussian or tree");
@@ -191,7 +193,8 @@ dunlin_status dunlin__task_read_dp(const dunlin__task_place *at, const json_t *r
     *question = dunlin__privacy_ask();
     DUNLIN_TRY(dunlin__task_read_object(at, root, &object, task));
     DUNLIN_TRY(read_kinds(at, dp, task));
-    const char *conflict = find_conflict(task, root);
+    const char *conflict = dunlin__task_noise_conflict(task, root);
+    conflict = conflict != NULL ? conflict : find_conflict(task, root);
     if (conflict != NULL) {
         return refuse(at, conflict);
     }

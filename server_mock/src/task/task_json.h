@@ -110,7 +110,17 @@ DUNLIN_NODISCARD dunlin_status dunlin__task_read_unequal(const dunlin__task_plac
  * on has been read. */
 DUNLIN_NODISCARD dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at,
                                                         const json_t *root,
+                                                        const dunlin_alloc *alloc,
                                                         dunlin__server_task *task);
+
+/* What does not go with noise that devices add (task_noise.c); NULL: nothing. After `dp` has been
+ * read. */
+const char *dunlin__task_noise_conflict(const dunlin__server_task *task, const json_t *root);
+/* The whole numbers of that noise, and what it costs: after the terms of `secagg` but for
+ * value_limit have been settled. Without such noise nothing. */
+DUNLIN_NODISCARD dunlin_status dunlin__task_settle_noise(const dunlin__task_place *at,
+                                                         const dunlin_alloc *alloc,
+                                                         dunlin__server_task *task);
 
 /* The table of tensors of an application's own model (task_tensors.c), or the named model alone.
  * The tensors are the task's, also after a failure. */

@@ -110,11 +110,11 @@ static void fill_limits(dunlin__server_task *task)
 {
     dunlin__server_secagg *secagg = &task->secagg;
     const uint64_t ring = UINT64_C(1) << secagg->ring_bits;
-    if (secagg->value_limit == 0) {
+    if (secagg->value_limit == 0 && !task->dp.is_distributed) {
         secagg->value_limit = (uint32_t)((ring / 2 - 1) / secagg->n_cohort);
     }
     if (secagg->weight_limit == 0) {
-        const uint64_t most = (ring - 1) / secagg->n_cohort;
+        const uint64_t most = task->dp.is_distributed ? 1 : (ring - 1) / secagg->n_cohort;
         secagg->weight_limit = (uint32_t)(task->weight_cap < most ? task->weight_cap : most);
     }
     if (!(secagg->clip > 0)) {
@@ -145,7 +145,7 @@ static dunlin_status check_times(const dunlin__task_place *at, dunlin__server_ta
 }
 
 dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at, const json_t *root,
-                                       dunlin__server_task *task)
+                                       const dunlin_alloc *alloc, dunlin__server_task *task)
 {
     dunlin__server_secagg *secagg = &task->secagg;
     const dunlin__task_object object = {
@@ -169,6 +169,7 @@ dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at, const json_
     secagg->wish.n_devices = secagg->n_cohort;
     DUNLIN_TRY(choose_setup(at, secagg));
     fill_limits(task);
+    DUNLIN_TRY(dunlin__task_settle_noise(at, alloc, task));
     DUNLIN_TRY(check_times(at, task));
     const dunlin__secagg_plan plan = dunlin__server_task_secagg(task, 1);
     return dunlin__secagg_check(&plan, &why) == DUNLIN_OK
@@ -180,16 +181,21 @@ dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at, const json_
 dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, uint64_t n_values)
 {
     const dunlin__server_secagg *secagg = &task->secagg;
+    const bool has_noise = secagg->noise_scale > 0;
     return (dunlin__secagg_plan){.session = {.size = DUNLIN_SERVER_SECAGG_SESSION_BYTES},
                                  .n_neighbours = secagg->n_neighbours,
                                  .threshold = secagg->threshold,
                                  .ring_bits = secagg->ring_bits,
                                  .check_consistency = secagg->check_consistency,
-                                 .version = 1,
+                                 .version = has_noise ? 2 : 1,
                                  .n_cohort = secagg->n_cohort,
                                  .least_devices = secagg->least_devices,
                                  .n_values = n_values,
                                  .clip = (float)secagg->clip,
                                  .value_limit = secagg->value_limit,
-                                 .weight_limit = secagg->weight_limit};
+                                 .weight_limit = secagg->weight_limit,
+                                 .noise_kind = has_noise ? DUNLIN_V1_SECAGG_NOISE_GAUSSIAN
+                                                         : DUNLIN_V1_SECAGG_NOISE_NONE,
+                                 .noise_scale = secagg->noise_scale,
+                                 .least_honest = secagg->least_honest};
 }

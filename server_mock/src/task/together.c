@@ -44,6 +44,7 @@ static const char *const names[DUNLIN_N_TRAITS] = {
     [DUNLIN_TRAIT_BUFFERED] = "buffered",
     [DUNLIN_TRAIT_SELECTION] = "selection",
     [DUNLIN_TRAIT_SECAGG] = "secagg",
+    [DUNLIN_TRAIT_SERVER_NOISE] = "dp with noise_by server",
     [DUNLIN_TRAIT_NO_TEST_SET] = "a server without --test-set",
 };
 
@@ -88,8 +89,8 @@ static const dunlin__together_rule rules[] = {
     REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_WEIGHTS, "differences are clipped, not whole weights"),
     REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_PACKED,
            "what is masked looks like noise and packs no further"),
-    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_DP,
-           "its cost is of updates whose norms the server has seen"),
+    REFUSE(DUNLIN_TRAIT_SECAGG, DUNLIN_TRAIT_SERVER_NOISE,
+           "its cost is of updates whose norms the server has seen: noise_by distributed"),
     REFUSE(DUNLIN_TRAIT_BUFFERED, DUNLIN_TRAIT_SECAGG, "a sum needs devices of one base"),
     REFUSE(DUNLIN_TRAIT_SELECTION, DUNLIN_TRAIT_SECAGG,
            "whom a round asks would tell what devices said"),
@@ -206,6 +207,7 @@ dunlin__traits dunlin__together_traits(const dunlin__server_task *task)
            bit_if(dunlin__server_orders_are_whole(orders), DUNLIN_TRAIT_PRECISION) |
            bit_if(dunlin__server_task_is_int8(task), DUNLIN_TRAIT_INT8) |
            bit_if(task->dp.is_on, DUNLIN_TRAIT_DP) |
+           bit_if(task->dp.is_on && !task->dp.is_distributed, DUNLIN_TRAIT_SERVER_NOISE) |
            bit_if(plan->partial > 0, DUNLIN_TRAIT_PARTIAL) |
            bit_if(task->buffered.is_on, DUNLIN_TRAIT_BUFFERED) |
            bit_if(task->selection.kind != DUNLIN_SELECT_BY_RANK, DUNLIN_TRAIT_SELECTION) |

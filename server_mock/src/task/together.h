@@ -43,6 +43,7 @@ typedef enum dunlin__trait {
     DUNLIN_TRAIT_BUFFERED,
     DUNLIN_TRAIT_SELECTION,
     DUNLIN_TRAIT_SECAGG,
+    DUNLIN_TRAIT_SERVER_NOISE,
     DUNLIN_TRAIT_NO_TEST_SET, /* of the server */
     DUNLIN_N_TRAITS
 } dunlin__trait;

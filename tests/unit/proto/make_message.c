@@ -333,6 +333,12 @@ static void make_plan(dunlin__assignment *m, uint64_t *state)
         plan->secagg.value_limit = between(state, 1, INT32_MAX);
         plan->secagg.weight_limit = between(state, 1, INT32_MAX);
         plan->secagg.check_consistency = coin(state);
+        if (coin(state)) {
+            plan->secagg.version = 2;
+            plan->secagg.noise_kind = DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
+            plan->secagg.noise_scale = between(state, 2, 1u << 24);
+            plan->secagg.least_honest = between(state, 1, plan->secagg.least_devices);
+        }
     }
     MAKE_SOME(state, plan->learner_config, 0u);
 }
@@ -355,9 +361,11 @@ void make_assignment(dunlin__assignment *m, uint64_t *state)
     MAKE_BYTES(state, m->base_manifest_sha256);
     m->base_manifest_bytes = between(state, 1, DUNLIN_WIRE_MANIFEST_BYTES);
     MAKE_ID(state, m->key_id, 1);
-    m->has_privacy = coin(state);
+    const bool is_distributed = m->plan.has_secagg && m->plan.secagg.version == 2;
+    m->has_privacy = is_distributed || coin(state);
     if (m->has_privacy) {
         make_privacy(&m->privacy, state);
+        m->privacy.is_distributed = is_distributed;
     }
 }
 

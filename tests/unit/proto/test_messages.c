@@ -259,6 +259,14 @@ Test(proto_messages, offer_limits_are_told_by_name)
     EXPECT_REFUSED(checkin_response, "offers has 5 items, allowed are 1 to 4");
 }
 
+static const dunlin_v1_privacy_t whole_privacy = {.mechanism = 1,
+                                                  .sampling = 1,
+                                                  .epsilon = 4,
+                                                  .delta = 1e-5,
+                                                  .noise_multiplier = 1,
+                                                  .clip_norm = 1,
+                                                  .n_rounds = 1,
+                                                  .cohort = 1};
 static const dunlin__secagg_plan whole_secagg = {.session = {.size = 16},
                                                  .n_neighbours = 10,
                                                  .threshold = 6,
@@ -331,6 +339,21 @@ Test(proto_messages, assignment_limits_are_told_by_name)
     SPOIL_SECAGG(m->plan.secagg.ring_bits = 7, "plan.secagg.ring_bits is 7, allowed are 8 to 32");
     SPOIL_SECAGG(m->plan.secagg.ring_bits = 33, "plan.secagg.ring_bits is 33");
     SPOIL_SECAGG(m->plan.secagg.version = 0, "plan.secagg.version is 0");
+    SPOIL_SECAGG(m->plan.secagg.version = 3, "plan.secagg.version is 3, allowed are 1 to 2");
+    SPOIL_SECAGG(m->plan.secagg.noise_kind = 1, "plan.secagg.noise_kind is 1");
+    SPOIL_SECAGG(m->plan.secagg.noise_scale = 5, "plan.secagg.noise_scale is 5");
+    SPOIL_SECAGG(m->plan.secagg.least_honest = 1, "plan.secagg.least_honest is 1");
+    SPOIL_SECAGG(m->plan.secagg.version = 2, "plan.secagg.noise_kind is 0, allowed are 1 to 1");
+    SPOIL_SECAGG(m->has_privacy = true; m->privacy = whole_privacy;
+                 m->privacy.is_distributed = true, "privacy.is_distributed and noise of secagg");
+#define SPOIL_NOISE(change, wanted)                                                                \
+    SPOIL_SECAGG(m->plan.secagg.version = 2; m->plan.secagg.noise_kind = 1;                        \
+                 m->plan.secagg.noise_scale = 2; m->plan.secagg.least_honest = 1; change, wanted)
+    SPOIL_NOISE(m->plan.secagg.noise_scale = 1, "plan.secagg.noise_scale is 1");
+    SPOIL_NOISE(m->plan.secagg.noise_scale = (1u << 24) + 1, "plan.secagg.noise_scale is 16777217");
+    SPOIL_NOISE(m->plan.secagg.least_honest = m->plan.secagg.least_devices + 1,
+                "plan.secagg.least_honest is");
+    SPOIL_NOISE(m->has_privacy = false, "privacy.is_distributed and noise of secagg");
     SPOIL_SECAGG(m->plan.secagg.n_cohort = 65537, "plan.secagg.n_cohort is 65537");
     SPOIL_SECAGG(m->plan.secagg.peer_index = 21, "plan.secagg.peer_index is 21");
     SPOIL_SECAGG(m->plan.secagg.least_devices = 1, "plan.secagg.least_devices is 1");

@@ -145,7 +145,7 @@ Test(secagg_fixed, terms_that_do_not_go_together)
         cr_assert_eq(dunlin__secagg_check(&plan, &error), DUNLIN_OK, "%s", error.text);
         switch (i) {
         case 0:
-            plan.version = 2;
+            plan.version = 3;
             break;
         case 1:
             plan.session.size = 15;

@@ -131,7 +131,7 @@ Test(dp_task, refuses_by_name)
         {DP(GOOD ", \"sampling\": \"some\""), "dp.sampling must be poisson, fixed or arrival"},
         {DP(GOOD ", \"mechanism\": \"laplace\""), "dp.mechanism must be gaussian or tree"},
         {DP(GOOD ", \"noise_by\": \"device\""), "local noise is not supported"},
-        {DP(GOOD ", \"noise_by\": \"cohort\""), "distributed noise is not supported"},
+        {DP(GOOD ", \"noise_by\": \"cohort\""), "distributed goes with secagg"},
         {DP(GOOD ", \"noise_by\": \"me\""), "dp.noise_by must be server"},
         {DP(GOOD ", \"mechanism\": \"tree\", \"sampling\": \"poisson\""), "sampling arrival"},
         {DP(GOOD ", \"sampling\": \"poisson\", \"separation\": 2"), "'most' and 'separation'"},

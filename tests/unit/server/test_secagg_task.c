@@ -91,7 +91,7 @@ Test(secagg_task, what_is_refused)
          "secagg does not go with update_form weights"},
         {", \"clients\": 200, \"dp\": {\"clip\": 1, \"noise\": 1, \"delta\": 1e-5}, "
          "\"secagg\": {}",
-         "secagg does not go with dp"},
+         "secagg does not go with dp with noise_by server"},
     };
     char text[512];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
