@@ -87,6 +87,20 @@ float formats_int8_value(uint32_t tensor, size_t element);
 void formats_int8(uint8_t manifest[FORMATS_STREAM_BYTES], size_t *out_manifest_bytes,
                   uint8_t stream[FORMATS_STREAM_BYTES], size_t *out_stream_bytes);
 
+/* --- masked updates, and terms of a secure aggregation: formats_masked.c --- */
+
+#define FORMATS_MASKED_VALUES 300
+#define FORMATS_MASKED_KEY_BYTES 32u
+/* The last one is the weight. */
+uint32_t formats_masked_element(size_t index);
+void formats_masked_key(uint8_t out_key[FORMATS_MASKED_KEY_BYTES]);
+/* The elements with the mask of the key, of 16, 24 or 32 bits, and their manifest. */
+void formats_masked(unsigned ring_bits, uint8_t manifest[FORMATS_STREAM_BYTES],
+                    size_t *out_manifest_bytes, uint8_t stream[FORMATS_STREAM_BYTES],
+                    size_t *out_stream_bytes);
+/* Terms of version 1, or of 2 with noise. */
+dunlin__secagg_plan formats_secagg_plan(uint32_t version);
+
 /* --- formats_make.c --- */
 
 /* Writes today's files of these formats into a folder. */

@@ -5,6 +5,8 @@
 #include "formats.h"
 #include "server/must.h"
 
+#include <wire/secagg.h>
+
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,6 +148,30 @@ static void make_int8(const char *folder)
     formats_write(folder, "int8_1.bin", stream, n_stream);
 }
 
+static void make_masked(const char *folder)
+{
+    uint8_t manifest[FORMATS_STREAM_BYTES];
+    uint8_t stream[FORMATS_STREAM_BYTES];
+    uint8_t sha256[DUNLIN_SHA256_BYTES];
+    dunlin_error error = {.status = DUNLIN_OK};
+    char name[32];
+    size_t n_manifest = 0;
+    size_t n_stream = 0;
+    for (unsigned ring_bits = 16; ring_bits <= 32; ring_bits += 8) {
+        formats_masked(ring_bits, manifest, &n_manifest, stream, &n_stream);
+        (void)snprintf(name, sizeof name, "masked_1_%u.manifest", ring_bits);
+        formats_write(folder, name, manifest, n_manifest);
+        (void)snprintf(name, sizeof name, "masked_1_%u.bin", ring_bits);
+        formats_write(folder, name, stream, n_stream);
+    }
+    for (uint32_t version = 1; version <= 2; version++) {
+        const dunlin__secagg_plan plan = formats_secagg_plan(version);
+        MUST(dunlin__secagg_digest(&plan, sha256, &error));
+        (void)snprintf(name, sizeof name, "secagg_terms_%u.sha256", version);
+        formats_write(folder, name, sha256, sizeof sha256);
+    }
+}
+
 static void make_app_model(const char *folder)
 {
     dunlin_error error = {.status = DUNLIN_OK};
@@ -168,4 +194,5 @@ void formats_make(const char *folder)
     make_packed(folder);
     make_delta(folder);
     make_int8(folder);
+    make_masked(folder);
 }

@@ -264,11 +264,18 @@ Test(formats_client, todays_files_are_written)
         folder = own.folder;
     }
     formats_make(folder);
-    static const char *const names[] = {
-        "base_1.manifest",   "base_1.bin",         "update_1.manifest", "update_1.bin",
-        "journal_6.db",      "examples_2.db",      "metrics_1.bin",     "app_model_1.head",
-        "packed_1.manifest", "packed_1.bin",       "packed_1.f32",      "int8_1.manifest",
-        "int8_1.bin",        "packed_delta_1.bin", "packed_delta_1.to"};
+    static const char *const names[] = {"base_1.manifest",      "base_1.bin",
+                                        "update_1.manifest",    "update_1.bin",
+                                        "journal_6.db",         "examples_2.db",
+                                        "metrics_1.bin",        "app_model_1.head",
+                                        "packed_1.manifest",    "packed_1.bin",
+                                        "packed_1.f32",         "int8_1.manifest",
+                                        "int8_1.bin",           "packed_delta_1.bin",
+                                        "packed_delta_1.to",    "masked_1_16.manifest",
+                                        "masked_1_16.bin",      "masked_1_24.manifest",
+                                        "masked_1_24.bin",      "masked_1_32.manifest",
+                                        "masked_1_32.bin",      "secagg_terms_1.sha256",
+                                        "secagg_terms_2.sha256"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint8_t now[FORMATS_FILE_BYTES];
         uint8_t then[FORMATS_FILE_BYTES];
