@@ -34,6 +34,14 @@ static dunlin_v1_status_code_t code_of(int32_t http_status)
     return DUNLIN_V1_STATUS_CODE_UNSPECIFIED;
 }
 
+/* A server forgets the bases and assignments of rounds that are long over: whoever still has such
+ * work is late, as a little earlier. */
+static bool is_gone(const dunlin_client *client, dunlin_v1_status_code_t code)
+{
+    return code == DUNLIN_V1_STATUS_CODE_NOT_FOUND && client->session.phase >= DUNLIN_PHASE_FETCH &&
+           client->session.phase <= DUNLIN_PHASE_COMMIT;
+}
+
 dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_reply *reply,
                                    dunlin__status *out_status, dunlin__fault *out_fault)
 {
@@ -56,7 +64,8 @@ dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_repl
     const dunlin__status_meaning *meaning = dunlin__status_describe(out_status->code);
     out_fault->is_permanent = meaning->is_permanent;
     out_fault->is_closed = out_status->code == DUNLIN_V1_STATUS_CODE_EXPIRED ||
-                           out_status->code == DUNLIN_V1_STATUS_CODE_STALE_ROUND;
+                           out_status->code == DUNLIN_V1_STATUS_CODE_STALE_ROUND ||
+                           is_gone(client, out_status->code);
     out_fault->is_unknown_device = out_status->code == DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED;
     if (out_status->retry_after_ms > 0 && out_status->retry_after_ms < DUNLIN_WIRE_MAX_WAIT_MS) {
         out_fault->retry_after_ms = (int64_t)out_status->retry_after_ms;

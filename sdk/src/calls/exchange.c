@@ -124,6 +124,19 @@ static void count(dunlin_client *client, const dunlin_http_reply *reply)
     }
 }
 
+/* What would be called off is not begun: how much of it had gone out by then would depend on the
+ * network. A call that says how a round ends is made in any case. */
+static dunlin_status check_stop(dunlin_client *client, const dunlin_http_request *request)
+{
+    const dunlin_phase phase = client->session.phase;
+    if (phase < DUNLIN_PHASE_FETCH || phase > DUNLIN_PHASE_UPLOAD ||
+        !dunlin__client_should_stop(client)) {
+        return DUNLIN_OK;
+    }
+    return dunlin__fail(&client->error, DUNLIN_STOPPED, "client", 0, "stopped before %s",
+                        request->method);
+}
+
 dunlin_status dunlin__client_exchange(dunlin_client *client, const dunlin_http_request *request,
                                       dunlin_http_reply *out_reply, dunlin__fault *out_fault)
 {
@@ -135,6 +148,7 @@ dunlin_status dunlin__client_exchange(dunlin_client *client, const dunlin_http_r
     limited.stop_ctx = client;
     DUNLIN_TRY(dunlin__fault_judge(check_bytes(client, request, &left), out_fault));
     DUNLIN_TRY(dunlin__fault_judge(limit_time(client, &limited), out_fault));
+    DUNLIN_TRY(dunlin__fault_judge(check_stop(client, request), out_fault));
     if (limited.reply_limit_bytes > left) {
         limited.reply_limit_bytes = left;
     }

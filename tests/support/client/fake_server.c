@@ -209,9 +209,11 @@ static void spoil(fake_server *server, fake_exchange *x, fake_spoil how)
         x->object = NULL;
         break;
     case FAKE_EXPIRED:
+        x->object = NULL;
         fake_refuse(server, x, DUNLIN_V1_STATUS_CODE_EXPIRED);
         break;
     case FAKE_MISSING:
+        x->object = NULL;
         fake_refuse(server, x, DUNLIN_V1_STATUS_CODE_NOT_FOUND);
         break;
     case FAKE_FINE:

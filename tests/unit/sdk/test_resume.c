@@ -249,6 +249,26 @@ Test(resume, spoilt_answers)
     }
 }
 
+/* What a server has forgotten of a round is one that is long over: late, and no refusal. */
+Test(resume, what_is_gone_is_late)
+{
+    static const dunlin__call CALLS[] = {DUNLIN_CALL_OBJECT_GET, DUNLIN_CALL_PUT,
+                                         DUNLIN_CALL_CHUNK_PUT, DUNLIN_CALL_COMMIT};
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+        const char *name = dunlin__call_describe(CALLS[i])->name;
+        begin();
+        w.server.spoil_call = CALLS[i];
+        w.server.spoil = FAKE_MISSING;
+        w.server.spoil_times = -1;
+        cr_assert_eq(dunlin_client_run_round(w.client, &report), DUNLIN_OK, "%s: %s", name,
+                     dunlin_client_last_error(w.client)->text);
+        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_LATE, "%s", name);
+        cr_assert_eq(w.client->journal.n_refusals, 0, "%s", name);
+        end(name, FAKE_MISSING);
+    }
+}
+
 /* The same across kills: that the delay has begun again is in the journal. */
 Test(resume, a_clock_set_back_across_kills)
 {
