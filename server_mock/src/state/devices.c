@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#define TABLE_SLOTS (2u * DUNLIN_SERVER_CLIENTS)
+#define LEAST_SLOTS 1024u
 #define CHALLENGE_LIFE_MS (60 * 60 * 1000)
 #define COUNTER_WINDOW 64u
 #define FNV_BASIS 0xcbf29ce484222325u
@@ -23,65 +23,115 @@
 
 /* FNV-1a, 64 bits. Ids are random, so nobody chooses collisions; keys are chosen by whoever
  * enrols, so their order hangs on a random seed. */
-static uint32_t slot_of(const void *bytes, size_t n_bytes, uint64_t seed)
+static uint32_t slot_of(const void *bytes, size_t n_bytes, uint64_t seed, uint32_t n_slots)
 {
     const uint8_t *next = bytes;
     uint64_t hash = FNV_BASIS ^ seed;
     for (size_t i = 0; i < n_bytes; i++) {
         hash = (hash ^ next[i]) * 0x100000001b3u;
     }
-    return (uint32_t)((hash ^ (hash >> 32)) % TABLE_SLOTS);
+    return (uint32_t)((hash ^ (hash >> 32)) % n_slots);
 }
 
-static void put_in_table(uint32_t *table, uint32_t slot, size_t place)
+static void put_in_table(uint32_t *table, uint32_t n_slots, uint32_t slot, size_t place)
 {
     while (table[slot] != 0) {
-        slot = (slot + 1) % TABLE_SLOTS;
+        slot = (slot + 1) % n_slots;
     }
     table[slot] = (uint32_t)place;
 }
 
-static uint32_t slot_of_id(const char *id)
+static uint32_t slot_of_id(const dunlin__server_devices *devices, const char *id)
 {
-    return slot_of(id, strlen(id), 0);
+    return slot_of(id, strlen(id), 0, devices->n_slots);
 }
 
 static uint32_t slot_of_key(const dunlin__server_devices *devices, const uint8_t *public_key)
 {
-    return slot_of(public_key, DUNLIN_PUBLIC_KEY_BYTES, devices->seed);
+    return slot_of(public_key, DUNLIN_PUBLIC_KEY_BYTES, devices->seed, devices->n_slots);
 }
 
-static bool has_slot(int64_t client_index)
+static bool has_slot(const dunlin__server_devices *devices, int64_t client_index)
 {
-    return client_index >= 0 && client_index < (int64_t)DUNLIN_SERVER_CLIENTS;
+    return client_index >= 0 && client_index < (int64_t)devices->n_indices;
 }
 
 /* `place` in the list, from 1. */
 static void enter(dunlin__server_devices *devices, const dunlin__device_row *row, size_t place)
 {
-    put_in_table(devices->by_id, slot_of_id(row->id), place);
-    put_in_table(devices->by_key, slot_of_key(devices, row->public_key), place);
-    if (has_slot(row->client_index) && devices->by_index[row->client_index] == 0) {
+    put_in_table(devices->by_id, devices->n_slots, slot_of_id(devices, row->id), place);
+    put_in_table(devices->by_key, devices->n_slots, slot_of_key(devices, row->public_key), place);
+    if (has_slot(devices, row->client_index) && devices->by_index[row->client_index] == 0) {
         devices->by_index[row->client_index] = (uint32_t)place;
     }
 }
 
-static bool make_tables(dunlin__server *server, dunlin_error *error)
+/* Twice as many slots as devices, and one more, so that a search ends. What was there is entered
+ * anew, but for those that were removed. */
+static bool grow_slots(dunlin__server *server)
 {
     dunlin__server_devices *devices = &server->devices;
-    if (devices->by_id == NULL) {
-        devices->by_id = dunlin__alloc_zeroed(&server->alloc, TABLE_SLOTS, sizeof(uint32_t));
+    const dunlin_alloc *alloc = &server->alloc;
+    uint32_t n_slots = devices->n_slots > 0 ? devices->n_slots : LEAST_SLOTS;
+    while (n_slots < 2 * (devices->n + 1)) {
+        n_slots *= 2;
     }
-    if (devices->by_key == NULL) {
-        devices->by_key = dunlin__alloc_zeroed(&server->alloc, TABLE_SLOTS, sizeof(uint32_t));
+    if (n_slots == devices->n_slots) {
+        return true;
     }
-    if (devices->by_index == NULL) {
-        devices->by_index =
-            dunlin__alloc_zeroed(&server->alloc, DUNLIN_SERVER_CLIENTS, sizeof(uint32_t));
-        return devices->by_index != NULL && devices->by_key != NULL && devices->by_id != NULL &&
-               dunlin__random_bytes(&devices->seed, sizeof devices->seed, error) == DUNLIN_OK;
+    uint32_t *by_id = dunlin__alloc_zeroed(alloc, n_slots, sizeof *by_id);
+    uint32_t *by_key = dunlin__alloc_zeroed(alloc, n_slots, sizeof *by_key);
+    if (by_id == NULL || by_key == NULL) {
+        dunlin__free_array(alloc, by_id, n_slots, sizeof *by_id);
+        dunlin__free_array(alloc, by_key, n_slots, sizeof *by_key);
+        return false;
     }
-    return devices->by_key != NULL && devices->by_id != NULL;
+    dunlin__free_array(alloc, devices->by_id, devices->n_slots, sizeof *by_id);
+    dunlin__free_array(alloc, devices->by_key, devices->n_slots, sizeof *by_key);
+    devices->by_id = by_id;
+    devices->by_key = by_key;
+    devices->n_slots = n_slots;
+    for (size_t i = 0; i < devices->n; i++) {
+        const dunlin__device_row *row = &devices->list[i]->row;
+        if (row->row != 0) {
+            put_in_table(by_id, n_slots, slot_of_id(devices, row->id), i + 1);
+            put_in_table(by_key, n_slots, slot_of_key(devices, row->public_key), i + 1);
+        }
+    }
+    return true;
+}
+
+static bool grow_indices(dunlin__server *server, int64_t client_index)
+{
+    dunlin__server_devices *devices = &server->devices;
+    uint32_t n = devices->n_indices > 0 ? devices->n_indices : LEAST_SLOTS;
+    if (client_index >= (int64_t)DUNLIN_SERVER_CLIENTS || has_slot(devices, client_index)) {
+        return true;
+    }
+    while ((int64_t)n <= client_index) {
+        n *= 2;
+    }
+    uint32_t *by_index = dunlin__alloc_zeroed(&server->alloc, n, sizeof *by_index);
+    if (by_index == NULL) {
+        return false;
+    }
+    if (devices->n_indices > 0) {
+        memcpy(by_index, devices->by_index, devices->n_indices * sizeof *by_index);
+    }
+    dunlin__free_array(&server->alloc, devices->by_index, devices->n_indices, sizeof *by_index);
+    devices->by_index = by_index;
+    devices->n_indices = n;
+    return true;
+}
+
+static bool make_tables(dunlin__server *server, int64_t client_index, dunlin_error *error)
+{
+    dunlin__server_devices *devices = &server->devices;
+    if (devices->n_slots == 0 &&
+        dunlin__random_bytes(&devices->seed, sizeof devices->seed, error) != DUNLIN_OK) {
+        return false;
+    }
+    return grow_slots(server) && grow_indices(server, client_index < 0 ? 0 : client_index);
 }
 
 dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_row *row,
@@ -94,7 +144,7 @@ dunlin_status dunlin__devices_add(dunlin__server *server, const dunlin__device_r
     }
     dunlin__server_device *device = dunlin__alloc_zeroed(&server->alloc, 1, sizeof *device);
     void *list = devices->list;
-    bool has_room = make_tables(server, error) && device != NULL &&
+    bool has_room = make_tables(server, row->client_index, error) && device != NULL &&
                     dunlin__grow_array(&server->alloc, &list, &devices->capacity, devices->n + 1,
                                        sizeof(dunlin__server_device *));
     devices->list = list;
@@ -117,8 +167,8 @@ dunlin__server_device *dunlin__devices_find(dunlin__server *server, const char *
     if (devices->by_id == NULL) {
         return NULL;
     }
-    for (uint32_t slot = slot_of_id(id); devices->by_id[slot] != 0;
-         slot = (slot + 1) % TABLE_SLOTS) {
+    for (uint32_t slot = slot_of_id(devices, id); devices->by_id[slot] != 0;
+         slot = (slot + 1) % devices->n_slots) {
         dunlin__server_device *device = devices->list[devices->by_id[slot] - 1];
         if (device->row.row != 0 && strcmp(device->row.id, id) == 0) {
             return device;
@@ -135,7 +185,7 @@ dunlin__server_device *dunlin__devices_find_key(dunlin__server *server,
         return NULL;
     }
     for (uint32_t slot = slot_of_key(devices, public_key); devices->by_key[slot] != 0;
-         slot = (slot + 1) % TABLE_SLOTS) {
+         slot = (slot + 1) % devices->n_slots) {
         dunlin__server_device *device = devices->list[devices->by_key[slot] - 1];
         if (device->row.row != 0 &&
             memcmp(device->row.public_key, public_key, DUNLIN_PUBLIC_KEY_BYTES) == 0) {
@@ -164,15 +214,14 @@ dunlin__server_device *dunlin__devices_find_row(dunlin__server *server, int64_t 
 dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_t client_index)
 {
     const dunlin__server_devices *devices = &server->devices;
-    uint32_t place =
-        devices->by_index != NULL && has_slot(client_index) ? devices->by_index[client_index] : 0;
+    uint32_t place = has_slot(devices, client_index) ? devices->by_index[client_index] : 0;
     return place != 0 ? devices->list[place - 1] : NULL;
 }
 
 int64_t dunlin__devices_free_index(dunlin__server *server, int64_t limit)
 {
     dunlin__server_devices *devices = &server->devices;
-    while (devices->by_index != NULL && has_slot(devices->lowest_free) &&
+    while (has_slot(devices, devices->lowest_free) &&
            devices->by_index[devices->lowest_free] != 0) {
         devices->lowest_free++;
     }
@@ -205,7 +254,10 @@ void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *devic
 void dunlin__devices_compact(dunlin__server *server)
 {
     dunlin__server_devices *devices = &server->devices;
-    if (devices->n < DUNLIN_SERVER_CLIENTS || devices->n_known >= devices->n) {
+    const bool is_full = devices->n >= DUNLIN_SERVER_CLIENTS && devices->n_known < devices->n;
+    const bool is_half_gone =
+        devices->n >= DUNLIN_SERVER_COMPACT && devices->n_known <= devices->n / 2;
+    if (!is_full && !is_half_gone) {
         return;
     }
     if (server->gone.round != server->round.round) {
@@ -213,9 +265,9 @@ void dunlin__devices_compact(dunlin__server *server)
         server->gone.n_accepted = 0;
     }
     size_t n_kept = 0;
-    memset(devices->by_id, 0, TABLE_SLOTS * sizeof *devices->by_id);
-    memset(devices->by_key, 0, TABLE_SLOTS * sizeof *devices->by_key);
-    memset(devices->by_index, 0, DUNLIN_SERVER_CLIENTS * sizeof *devices->by_index);
+    memset(devices->by_id, 0, devices->n_slots * sizeof *devices->by_id);
+    memset(devices->by_key, 0, devices->n_slots * sizeof *devices->by_key);
+    memset(devices->by_index, 0, devices->n_indices * sizeof *devices->by_index);
     for (size_t i = 0; i < devices->n; i++) {
         dunlin__server_device *device = devices->list[i];
         if (device->row.row == 0) {
@@ -240,9 +292,9 @@ void dunlin__devices_free(dunlin__server *server)
     }
     dunlin__free_array(&server->alloc, devices->list, devices->capacity,
                        sizeof(dunlin__server_device *));
-    dunlin__free_array(&server->alloc, devices->by_id, TABLE_SLOTS, sizeof(uint32_t));
-    dunlin__free_array(&server->alloc, devices->by_key, TABLE_SLOTS, sizeof(uint32_t));
-    dunlin__free_array(&server->alloc, devices->by_index, DUNLIN_SERVER_CLIENTS, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_id, devices->n_slots, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_key, devices->n_slots, sizeof(uint32_t));
+    dunlin__free_array(&server->alloc, devices->by_index, devices->n_indices, sizeof(uint32_t));
     memset(devices, 0, sizeof *devices);
 }
 

@@ -9,6 +9,8 @@
 
 #include "db.h"
 
+/* So many slots of devices there are before those that were removed are looked for. */
+#define DUNLIN_SERVER_COMPACT 65536u
 #define DUNLIN_SERVER_CHALLENGE_BYTES 33u /* 32 hex digits and the ending 0 */
 
 typedef struct dunlin__server dunlin__server;
@@ -68,7 +70,9 @@ typedef struct dunlin__server_devices {
     size_t capacity;
     uint32_t *by_id;     /* place in the list + 1; open addressing */
     uint32_t *by_key;    /* the same by public key */
+    uint32_t n_slots;    /* of each of the two; at least twice as many as the list has */
     uint32_t *by_index;  /* the same by client index, a slot each; 0: nobody has it */
+    uint32_t n_indices;  /* slots of it; nobody has an index beyond */
     uint64_t seed;       /* of the order of by_key */
     int64_t lowest_free; /* no client index below it is free */
     uint64_t n_known;
@@ -89,8 +93,9 @@ dunlin__server_device *dunlin__devices_find_index(dunlin__server *server, int64_
 /* The lowest client index nobody has; `limit` if all below it are taken. */
 int64_t dunlin__devices_free_index(dunlin__server *server, int64_t limit);
 void dunlin__devices_remove(dunlin__server *server, dunlin__server_device *device);
-/* Drops the slots of devices that were removed, where no slot is free; what they gave to the
- * current round still counts. Looks at all devices, and comes once in as many enrolments. */
+/* Drops the slots of devices that were removed, where no slot is free or half of many are theirs;
+ * what they gave to the current round still counts. Looks at all devices, and comes once in as many
+ * enrolments. */
 void dunlin__devices_compact(dunlin__server *server);
 void dunlin__devices_free(dunlin__server *server);
 /* A new challenge if there is none or it is old. */

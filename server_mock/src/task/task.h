@@ -13,7 +13,8 @@
 #include <wire/messages.h>
 #include <wire/secagg_odds.h>
 
-#define DUNLIN_SERVER_CLIENTS 65536u /* the most clients of a population */
+#define DUNLIN_SERVER_CLIENTS (1u << 20) /* the most clients of a population */
+#define DUNLIN_SERVER_COHORT 65536u /* the most that a round takes: so many a sum has room for */
 #define DUNLIN_SERVER_ROUNDS 100000u
 #define DUNLIN_SERVER_DEADLINES 64u /* different ones of a task */
 

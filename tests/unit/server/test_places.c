@@ -340,7 +340,7 @@ Test(places, removed_devices_give_their_slots_back)
     test_server_open(&fixture, ", \"rounds\": 2, \"cohort\": 2", 0);
     dunlin__server *server = &fixture.server;
     dunlin_error error = {0};
-    for (uint32_t i = 0; i < DUNLIN_SERVER_CLIENTS; i++) {
+    for (uint32_t i = 0; i < DUNLIN_SERVER_COMPACT; i++) {
         dunlin__device_row row = {.row = (int64_t)i + 1, .client_index = 0};
         dunlin__server_device *device = NULL;
         (void)snprintf(row.id, sizeof row.id, "device-%u", i);

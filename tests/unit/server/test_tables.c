@@ -120,29 +120,52 @@ Test(tables, devices_that_come_and_go_are_found)
 
 Test(tables, a_full_table_is_compacted_and_says_the_same)
 {
+    enum { N_GONE = 40000 };
     test_server fixture;
     begin(&fixture, ", \"rounds\": 1, \"cohort\": 3");
     dunlin__server *server = &fixture.server;
-    for (int64_t row = 1; row <= (int64_t)DUNLIN_SERVER_CLIENTS; row++) {
+    for (int64_t row = 1; row <= (int64_t)DUNLIN_SERVER_COMPACT; row++) {
         dunlin__server_device *device = add(server, row, row - 1);
         dunlin__device_set_part(server, device, (dunlin__part)(row % DUNLIN_N_PARTS));
     }
     cr_assert_eq(dunlin__devices_find_row(server, 65000)->row.row, 65000);
     cr_assert_null(dunlin__devices_find_row(server, 70000));
     cr_assert_null(dunlin__devices_find_row(server, 0));
-    cr_assert_eq(dunlin__devices_free_index(server, DUNLIN_SERVER_CLIENTS), DUNLIN_SERVER_CLIENTS);
+    cr_assert_eq(dunlin__devices_free_index(server, DUNLIN_SERVER_COMPACT), DUNLIN_SERVER_COMPACT);
     const dunlin__part_counts before = dunlin__server_count_parts(server, 0);
-    for (int64_t row = 1; row <= 100; row++) {
+    for (int64_t row = 1; row <= N_GONE; row++) {
         dunlin__devices_remove(server, dunlin__devices_find_index(server, row - 1));
     }
     compare_counts(server, 0);
     dunlin__devices_compact(server);
-    cr_assert_eq(server->devices.n, DUNLIN_SERVER_CLIENTS - 100);
+    cr_assert_eq(server->devices.n, DUNLIN_SERVER_COMPACT - N_GONE);
     dunlin__part_counts counts = dunlin__server_count_parts(server, 0);
     cr_assert_eq(counts.n_accepted, before.n_accepted, "what was given still counts");
-    cr_assert_eq(counts.n_assigned, before.n_assigned - 20);
-    cr_assert_eq(dunlin__devices_free_index(server, DUNLIN_SERVER_CLIENTS), 0);
+    cr_assert_eq(counts.n_assigned, before.n_assigned - N_GONE / 5);
+    cr_assert_eq(dunlin__devices_free_index(server, DUNLIN_SERVER_COMPACT), 0);
     compare_tables(server, 150);
+    end(&fixture);
+}
+
+/* More than 65,536 devices: the tables grow, and find each of them. */
+Test(tables, a_population_of_70000_is_found)
+{
+    enum { N = 70000 };
+    test_server fixture;
+    begin(&fixture, ", \"rounds\": 1, \"cohort\": 3");
+    dunlin__server *server = &fixture.server;
+    for (int64_t row = 1; row <= N; row++) {
+        (void)add(server, row, N - row);
+    }
+    for (int64_t row = 1; row <= N; row += 997) {
+        const dunlin__server_device *device = dunlin__devices_find_row(server, row);
+        cr_assert_eq(device->row.row, row);
+        cr_assert_eq(dunlin__devices_find(server, device->row.id), device);
+        cr_assert_eq(dunlin__devices_find_key(server, device->row.public_key), device);
+        cr_assert_eq(dunlin__devices_find_index(server, N - row), device);
+    }
+    cr_assert_eq(dunlin__devices_free_index(server, DUNLIN_SERVER_CLIENTS), N);
+    cr_assert_null(dunlin__devices_find_index(server, N));
     end(&fixture);
 }
 
