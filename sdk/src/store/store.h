@@ -22,6 +22,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__store_open(const char *folder, const dunl
                                                   dunlin__store **out_store, dunlin_error *error);
 void dunlin__store_close(dunlin__store *store);
 
+/* From here on nothing is synced: for simulations, whose process is the machine. A kill of the
+ * process alone loses nothing. `has_moments`: what comes after one dunlin__store_settle() stays in
+ * the log until the next, so without the log the store is what it was then. */
+DUNLIN_NODISCARD dunlin_status dunlin__store_relax(dunlin__store *store, bool has_moments,
+                                                   dunlin_error *error);
+void dunlin__store_settle(dunlin__store *store);
+
 /* A client's journal; *out_is_known is false, and the journal zero, if the store has none. */
 DUNLIN_NODISCARD dunlin_status dunlin__store_load(dunlin__store *store, const char *client,
                                                   dunlin__journal *out_journal, bool *out_is_known,

@@ -95,7 +95,8 @@ struct dunlin__server {
     void *now_ctx;
     int64_t clock_offset_ms; /* from the steady clock to the wall's, as it was at the start */
     dunlin__server_counters counters;
-    int lock_fd; /* keeps a second server out of the folder */
+    int lock_fd;         /* keeps a second server out of the folder */
+    bool trusts_callers; /* clients of its own process: requests/local.h */
 
     pthread_mutex_t lock; /* over all that follows */
     pthread_cond_t changed;

@@ -294,9 +294,20 @@ void dunlin__server_db_close(dunlin__server_db *db)
     dunlin__free_array(&alloc, db, 1, sizeof *db);
 }
 
+dunlin_status dunlin__server_db_relax(dunlin__server_db *db, bool has_moments, dunlin_error *error)
+{
+    DUNLIN_TRY(execute(db, "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF", error));
+    db->is_relaxed = true;
+    if (!has_moments) {
+        return DUNLIN_OK;
+    }
+    (void)sqlite3_db_config(db->connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    return execute(db, "PRAGMA wal_autocheckpoint = 0", error);
+}
+
 dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable, dunlin_error *error)
 {
-    if (db->is_durable != is_durable) {
+    if (db->is_durable != is_durable && !db->is_relaxed) {
         /* Not a statement prepared beforehand: this pragma acts when it is compiled. */
         DUNLIN_TRY(execute(
             db, is_durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", error));

@@ -20,6 +20,13 @@ DUNLIN_NODISCARD dunlin_status dunlin__server_db_open(const char *path, const du
                                                       dunlin_error *error);
 void dunlin__server_db_close(dunlin__server_db *db);
 
+/* From here on nothing is synced: for a server whose clients are of its own process, and gone with
+ * it. A kill of that process alone loses nothing. `has_moments`: what comes after one
+ * dunlin__server_db_force() stays in the log until the next, so without the log the database is
+ * what it was then. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_relax(dunlin__server_db *db, bool has_moments,
+                                                       dunlin_error *error);
+
 /* `is_durable`: commit returns when the data is on the disk, not just in the system's hands; needed
  * for what a client relies on after an answer. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable,

@@ -143,6 +143,7 @@ struct dunlin__server_db {
     dunlin_alloc alloc;
     sqlite3 *connection;
     bool is_durable;
+    bool is_relaxed; /* nothing is synced */
     sqlite3_stmt *statements[DUNLIN_N_SQL];
     dunlin__server_db_sync sync;
 };
