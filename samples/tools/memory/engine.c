@@ -311,19 +311,6 @@ static void drop_kept(engine *all)
     }
 }
 
-static void judge(engine *all, bool is_aggregated, dunlin__memory_end *end)
-{
-    if (!dunlin__memory_judges(&all->rounds)) {
-        return;
-    }
-    if (ranks_is_first(all->ranks)) {
-        const double begun_ms = clock_ms();
-        dunlin__memory_judge(&all->rounds, is_aggregated, end);
-        all->times.evaluation += (clock_ms() - begun_ms) / 1000.0 * all->n_threads;
-    }
-    ranks_share(all->ranks, end, sizeof *end);
-}
-
 /* Makes the next base and closes the round: the contributions are there. */
 static int end_round(engine *all)
 {
@@ -346,7 +333,7 @@ static int end_round(engine *all)
     if (end.status != DUNLIN_OK && end.status != DUNLIN_OVERFLOW && end.status != DUNLIN_NUMERIC) {
         return fail(&end.error);
     }
-    judge(all, is_aggregated && end.status == DUNLIN_OK, &end);
+    engine_judge(all, is_aggregated && end.status == DUNLIN_OK, &end);
     all->peaks[all->rounds.server.round.round] = all->peak_bytes;
     all->totals.n_accepted += all->n_works;
     all->totals.n_rounds_run += all->n_works + end.n_dropped;

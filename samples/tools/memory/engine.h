@@ -116,6 +116,12 @@ dunlin_status engine_fold_one(engine *all, const float *values, const dunlin__me
 /* A phase: ranges of the next base. */
 void engine_make_base(engine_thread *thread);
 
+/* ---- judge.c ---- */
+
+/* The next base, or the one that stays, on the test set, if the round is judged: a part on each
+ * rank, the same figures on all of them. */
+void engine_judge(engine *all, bool is_aggregated, dunlin__memory_end *end);
+
 /* ---- report.c ---- */
 
 void engine_print_round(const engine *all);

@@ -322,17 +322,25 @@ bool dunlin__memory_judges(const dunlin__memory *memory)
            dunlin__server_task_judges(&server->task, server->round.round);
 }
 
-void dunlin__memory_judge(dunlin__memory *memory, bool is_aggregated, dunlin__memory_end *out_end)
+dunlin_status dunlin__memory_judge_begin(dunlin__memory *memory, bool is_aggregated,
+                                         size_t *out_n_pieces, dunlin_error *error)
 {
     const dunlin__values values =
         dunlin__memory_values(is_aggregated ? memory->next : memory->base);
-    dunlin_error error = {0};
+    *out_n_pieces = dunlin__evaluator_n_pieces(memory->server.evaluator);
+    return dunlin__evaluator_load(memory->server.evaluator, &values, error);
+}
+
+dunlin_status dunlin__memory_judge(dunlin__memory *memory, size_t piece,
+                                   dunlin__figures *out_figures, dunlin_error *error)
+{
+    return dunlin__evaluator_judge(memory->server.evaluator, piece, out_figures, error);
+}
+
+void dunlin__memory_judge_end(const dunlin__figures *pieces, size_t n, dunlin__memory_end *out_end)
+{
     out_end->has_figures = true;
-    const dunlin_status status = dunlin__evaluator_run_values(
-        memory->server.evaluator, &values, &out_end->accuracy, &out_end->loss, &error);
-    if (status != DUNLIN_OK) {
-        out_end->failure = error;
-    }
+    dunlin__figures_join(pieces, n, &out_end->accuracy, &out_end->loss);
 }
 
 /* Keeps the norms of a round whose model stays. */

@@ -113,10 +113,17 @@ typedef struct dunlin__memory_end {
     dunlin_error failure; /* ...so; OK: it was */
 } dunlin__memory_end;
 
-/* Whether the next base is to be held against the test set before the close, and that: `out_end`
- * gets the figures, or why there are none. */
+/* Whether the next base is to be held against the test set before the close, and that, piece by
+ * piece: any process may do any of them, and the figures of all of them are put together. A failure
+ * goes into `failure` of the end. */
 bool dunlin__memory_judges(const dunlin__memory *memory);
-void dunlin__memory_judge(dunlin__memory *memory, bool is_aggregated, dunlin__memory_end *out_end);
+DUNLIN_NODISCARD dunlin_status dunlin__memory_judge_begin(dunlin__memory *memory,
+                                                          bool is_aggregated, size_t *out_n_pieces,
+                                                          dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__memory_judge(dunlin__memory *memory, size_t piece,
+                                                    dunlin__figures *out_figures,
+                                                    dunlin_error *error);
+void dunlin__memory_judge_end(const dunlin__figures *pieces, size_t n, dunlin__memory_end *out_end);
 
 /* Closes the round with its settled contributions and opens the next one. MEMORY; DATA: the updates
  * cannot be summed and nothing follows. */

@@ -14,10 +14,13 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BATCH 64
+#define PIECE_EXAMPLES (8 * BATCH)
 #define BLOCK_VALUES (DUNLIN_WIRE_BLOCK_BYTES / sizeof(float))
 
 struct dunlin__evaluator {
@@ -30,6 +33,8 @@ struct dunlin__evaluator {
     float *block;
     bool *is_variance; /* of each parameter; the layout's too */
     int32_t n_parameters;
+    bool is_whole; /* the test set is one piece */
+    atomic_bool is_stopped;
 };
 
 static dunlin_status open_model(const dunlin__server_task *task, const dunlin_alloc *alloc,
@@ -122,6 +127,7 @@ static dunlin_status open_test_set(dunlin__evaluator *evaluator, const dunlin_mo
     }
     dunlin_dataset_source(evaluator->test_set, &evaluator->source);
     evaluator->n_examples = dunlin_dataset_n_examples(evaluator->test_set);
+    evaluator->is_whole = task->plan.orders.ignores_label;
     return DUNLIN_OK;
 }
 
@@ -232,8 +238,8 @@ bool dunlin__evaluator_has_test_set(const dunlin__evaluator *evaluator)
     return evaluator != NULL && evaluator->test_set != NULL;
 }
 
-static dunlin_status load_weights(dunlin__evaluator *evaluator, const dunlin__values *values,
-                                  dunlin_error *error)
+dunlin_status dunlin__evaluator_load(dunlin__evaluator *evaluator, const dunlin__values *values,
+                                     dunlin_error *error)
 {
     dunlin_status status = DUNLIN_OK;
     for (uint64_t first = 0; status == DUNLIN_OK && first < evaluator->n_values;
@@ -255,38 +261,90 @@ static dunlin_status load_file(dunlin__evaluator *evaluator, const char *path, d
     dunlin__weights_file file;
     DUNLIN_TRY(dunlin__weights_file_open(path, evaluator->n_values, &file, error));
     const dunlin__values values = dunlin__weights_file_values(&file);
-    const dunlin_status status = load_weights(evaluator, &values, error);
+    const dunlin_status status = dunlin__evaluator_load(evaluator, &values, error);
     dunlin__weights_file_close(&file);
     return status;
 }
 
-static dunlin_status judge(dunlin__evaluator *evaluator, double *out_accuracy, double *out_loss,
-                           dunlin_error *error)
+size_t dunlin__evaluator_n_pieces(const dunlin__evaluator *evaluator)
 {
+    if (!dunlin__evaluator_has_test_set(evaluator)) {
+        return 0;
+    }
+    /* In a piece none of whose labels counts there is nothing to judge. */
+    return evaluator->is_whole
+               ? 1
+               : ((size_t)evaluator->n_examples + PIECE_EXAMPLES - 1) / PIECE_EXAMPLES;
+}
+
+/* Right answers are whole numbers, but where shares of outputs are told. */
+static double count_right(const dunlin_metrics *metrics)
+{
+    const double right = metrics->accuracy * (double)metrics->n_counted;
+    return fabs(right - round(right)) < 1e-6 ? round(right) : right;
+}
+
+dunlin_status dunlin__evaluator_judge(dunlin__evaluator *evaluator, size_t piece,
+                                      dunlin__figures *out_figures, dunlin_error *error)
+{
+    const int64_t each = evaluator->is_whole ? evaluator->n_examples : PIECE_EXAMPLES;
+    const int64_t first = (int64_t)piece * each;
+    const int64_t left = evaluator->n_examples - first;
     dunlin_metrics metrics = {0};
-    dunlin_status status = dunlin_trainer_evaluate(evaluator->trainer, &evaluator->source, 0,
-                                                   evaluator->n_examples, &metrics);
+    if (atomic_load(&evaluator->is_stopped)) {
+        return dunlin__fail(error, DUNLIN_STOPPED, "evaluate", 0, "stopped on request at piece %zu",
+                            piece);
+    }
+    const dunlin_status status = dunlin_trainer_evaluate(
+        evaluator->trainer, &evaluator->source, first, left < each ? left : each, &metrics);
     if (status != DUNLIN_OK) {
         return pass_on(evaluator, status, error);
     }
-    *out_accuracy = metrics.accuracy;
-    *out_loss = metrics.loss;
+    *out_figures = (dunlin__figures){.right = count_right(&metrics),
+                                     .n_counted = (double)metrics.n_counted,
+                                     .loss = metrics.loss * metrics.weight,
+                                     .weight = metrics.weight};
     return DUNLIN_OK;
+}
+
+void dunlin__figures_join(const dunlin__figures *pieces, size_t n, double *out_accuracy,
+                          double *out_loss)
+{
+    dunlin__figures sum = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum.right += pieces[i].right;
+        sum.n_counted += pieces[i].n_counted;
+        sum.loss += pieces[i].loss;
+        sum.weight += pieces[i].weight;
+    }
+    *out_accuracy = sum.n_counted > 0.0 ? sum.right / sum.n_counted : 0.0;
+    *out_loss = sum.weight > 0.0 ? sum.loss / sum.weight : 0.0;
+}
+
+/* All pieces, one after the other. */
+static dunlin_status judge_all(dunlin__evaluator *evaluator, double *out_accuracy, double *out_loss,
+                               dunlin_error *error)
+{
+    const size_t n = dunlin__evaluator_n_pieces(evaluator);
+    dunlin__figures *pieces = dunlin__alloc_zeroed(&evaluator->alloc, n, sizeof *pieces);
+    dunlin_status status = pieces != NULL ? DUNLIN_OK
+                                          : dunlin__fail(error, DUNLIN_MEMORY, "evaluate", 0,
+                                                         "%zu pieces of the test set", n);
+    for (size_t i = 0; i < n && status == DUNLIN_OK; i++) {
+        status = dunlin__evaluator_judge(evaluator, i, &pieces[i], error);
+    }
+    if (status == DUNLIN_OK) {
+        dunlin__figures_join(pieces, n, out_accuracy, out_loss);
+    }
+    dunlin__free_array(&evaluator->alloc, pieces, n, sizeof *pieces);
+    return status;
 }
 
 dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluator, const char *weights_path,
                                     double *out_accuracy, double *out_loss, dunlin_error *error)
 {
     DUNLIN_TRY(load_file(evaluator, weights_path, error));
-    return judge(evaluator, out_accuracy, out_loss, error);
-}
-
-dunlin_status dunlin__evaluator_run_values(dunlin__evaluator *evaluator,
-                                           const dunlin__values *values, double *out_accuracy,
-                                           double *out_loss, dunlin_error *error)
-{
-    DUNLIN_TRY(load_weights(evaluator, values, error));
-    return judge(evaluator, out_accuracy, out_loss, error);
+    return judge_all(evaluator, out_accuracy, out_loss, error);
 }
 
 static dunlin_status export_loaded(dunlin__evaluator *evaluator, const char *onnx_path,
@@ -307,13 +365,14 @@ dunlin_status dunlin__evaluator_export_values(dunlin__evaluator *evaluator,
                                               const dunlin__values *values, const char *onnx_path,
                                               dunlin_error *error)
 {
-    DUNLIN_TRY(load_weights(evaluator, values, error));
+    DUNLIN_TRY(dunlin__evaluator_load(evaluator, values, error));
     return export_loaded(evaluator, onnx_path, error);
 }
 
 void dunlin__evaluator_stop(dunlin__evaluator *evaluator)
 {
     if (evaluator != NULL) {
+        atomic_store(&evaluator->is_stopped, true);
         dunlin_trainer_stop(evaluator->trainer);
     }
 }

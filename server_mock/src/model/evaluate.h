@@ -36,11 +36,25 @@ DUNLIN_NODISCARD dunlin_status dunlin__evaluator_run(dunlin__evaluator *evaluato
                                                      const char *weights_path, double *out_accuracy,
                                                      double *out_loss, dunlin_error *error);
 
-/* The same of values that are in memory. */
-DUNLIN_NODISCARD dunlin_status dunlin__evaluator_run_values(dunlin__evaluator *evaluator,
-                                                            const dunlin__values *values,
-                                                            double *out_accuracy, double *out_loss,
-                                                            dunlin_error *error);
+/* Sums over some examples, which any number of evaluators may take a part of: the same pieces, put
+ * together in their order, are the same to the bit. */
+typedef struct dunlin__figures {
+    double right, n_counted;
+    double loss, weight;
+} dunlin__figures;
+
+/* The test set in pieces of whole batches; 0: there is none. */
+size_t dunlin__evaluator_n_pieces(const dunlin__evaluator *evaluator);
+/* The weights that pieces are judged with from here on. */
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_load(dunlin__evaluator *evaluator,
+                                                      const dunlin__values *values,
+                                                      dunlin_error *error);
+DUNLIN_NODISCARD dunlin_status dunlin__evaluator_judge(dunlin__evaluator *evaluator, size_t piece,
+                                                       dunlin__figures *out_figures,
+                                                       dunlin_error *error);
+/* Means of all pieces. */
+void dunlin__figures_join(const dunlin__figures *pieces, size_t n, double *out_accuracy,
+                          double *out_loss);
 
 /* Writes a file of weights as an ONNX file. */
 DUNLIN_NODISCARD dunlin_status dunlin__evaluator_export(dunlin__evaluator *evaluator,
