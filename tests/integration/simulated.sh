@@ -119,12 +119,102 @@ assert d["simulated"]["budgets"][0]["planned_bytes"] < e["simulated"]["budgets"]
 assert e["rounds"][0]["devices"]["loss_after"] < e["rounds"][0]["devices"]["loss_before"]
 assert 0 < d["rounds"][0]["peak_bytes_max"] < e["rounds"][0]["peak_bytes_max"], (d["rounds"][0], e["rounds"][0])
 PYTHON
+# In memory: the same events, models and figures, with no request signed and nothing sent.
+costs=costs.json
+for threads in 1 2; do
+    run devices $threads 3 m$threads "${odd[@]}" --transport memory
+    cmp a.csv m$threads.csv
+done
+cat >same.py <<'PYTHON'
+import json, sys
+wire, memory = (json.load(open(name + ".json")) for name in sys.argv[1:3])
+assert memory.pop("transport") == "memory" and "transport" not in wire
+assert wire.pop("fleet")["handshakes"] > 0 == memory.pop("fleet")["handshakes"]
+for key in wire:
+    assert wire[key] == memory[key], (key, wire[key], memory[key])
+assert set(wire) == set(memory) and len(wire["models_sha256"]) == 64
+PYTHON
+python3 same.py a m1
+python3 same.py a m2
+# A run that is killed goes on from its last moment, to the same events and models; over and over. One that was killed before
+# its first moment begins anew.
+killed() { # FLAG...: killed once it has come to another moment, four times; then left to its end
+    local settled before running
+    for _ in 1 2 3 4; do
+        before=$(cat state/simulation.settled 2>/dev/null || echo 0)
+        "$bin/dunlin-fleet" --serve --devices devices --costs costs.json "${data[@]}" --threads 2 --seed 3 --json killed.json \
+            --events killed.csv --lr 0.05 --windows 1000:5000 --transport memory --state state "$@" >killed.out 2>killed.error &
+        running=$!
+        for _ in $(seq 6000); do
+            settled=$(cat state/simulation.settled 2>/dev/null || echo 0)
+            [ "$settled" -le "$before" ] && kill -0 $running 2>/dev/null || break
+            sleep 0.01
+        done
+        kill -9 $running 2>/dev/null || true
+        wait $running 2>/dev/null || true
+    done
+    [ "$(cat state/simulation.settled)" -gt 2 ] || { echo "simulated.sh: no moments: $(cat killed.error)"; exit 1; }
+    run devices 1 3 killed "$@" --transport memory --state state
+    grep -q "going on after" killed.out
+    rm -r state
+}
+killed "${odd[@]}"
+cmp a.csv killed.csv
+python3 same.py a killed
+mkdir state state/server && touch state/simulation.begun state/server/nothing
+run devices 2 3 killed "${odd[@]}" --transport memory --state state
+cmp a.csv killed.csv
+expect 1 "the simulation there is of other devices, costs or flags" "$bin/dunlin-fleet" --serve --devices devices --costs costs.json \
+    "${data[@]}" --seed 3 --lr 0.05 --windows 1000:6000 --transport memory --state state "${odd[@]}"
+rm -r state
+# Energy: joules of each class are its watts and its bytes; batteries fall by them.
+python3 - <<'PYTHON'
+import json
+sim = json.load(open("a.json"))
+classes = sim["simulated"]["classes"]
+assert all(c["compute_w"] == 5 and c["battery_wh"] == 12 for c in classes)
+assert abs(sum(c["compute_j"] + c["radio_j"] for c in classes) - sim["simulated"]["energy_j"]) < 1e-6 * sim["simulated"]["energy_j"]
+for c in classes[:2]: # all of the time on Wi-Fi, at 1e6 and 2e5 bytes a second
+    moved = c["bytes_down"] / 1e6, c["bytes_up"] / 2e5
+    wanted = (283.17 * 8e-6 * c["bytes_up"] + 137.01 * 8e-6 * c["bytes_down"] + 132.86 * sum(moved)) / 1e3
+    lte = (438.39 * 8e-6 * c["bytes_up"] + 51.97 * 8e-6 * c["bytes_down"] + 1288.04 * sum(moved)) / 1e3
+    assert c["compute_j"] > 0 and wanted * 0.999 <= c["radio_j"] <= lte, (c, wanted, lte)
+    assert c["compute_j"] + c["radio_j"] >= c["device_j_most"] >= (c["compute_j"] + c["radio_j"]) / c["devices"]
+fast = classes[0]
+assert abs(fast["radio_j"] - (283.17 * 8e-6 * fast["bytes_up"] + 137.01 * 8e-6 * fast["bytes_down"] + 132.86 *
+           (fast["bytes_down"] / 1e6 + fast["bytes_up"] / 2e5)) / 1e3) < 1e-3 * fast["radio_j"], fast
+for r in sim["rounds"]:
+    assert r["energy_j"] > 0 and r["metrics"]["device/energy_j"]["n"] == r["participants"], r
+PYTHON
+grep -q "energy a device" report.html
+sed 's/"time_factor": 1}/"time_factor": 1, "compute_w": -1}/' devices >watts
+expect 1 'watts: line 1: "compute_w" is -1' "$bin/dunlin-fleet" --serve --devices watts --costs costs.json "${data[@]}"
+# The same devices with a battery of 1 mWh, off the charger: one step empties it, and no round is worth it.
+python3 - <<'PYTHON'
+import json
+lines = open("devices").read().splitlines()
+header = json.loads(lines[0])
+header["requires"], header["least_battery"] = ["unmetered"], 50
+def write(path, **battery):
+    with open(path, "w") as file:
+        file.write(json.dumps({**header, "classes": [{**c, **battery} for c in header["classes"]]}) + "\n")
+        for line in lines[7:13]:
+            file.write(json.dumps({**json.loads(line), "trace": [[0, "ou", 90]]}) + "\n")
+write("small", battery_wh=0.2, compute_w=5)
+write("mains", battery_wh=0, compute_w=5)
+PYTHON
+run mains 1 3 mains --transport memory --rounds 3 --cohort 2 --deadline 400
+expect 1 "no device can take part any more\|not over after" "$bin/dunlin-fleet" --serve --devices small --costs costs.json "${data[@]}" \
+    --seed 3 --lr 0.05 --windows 1000:5000 --transport memory --rounds 30 --cohort 2 --deadline 400 --sim-hours 20
 # Part of the work: slow devices do what they can by half of the deadline, and count.
 costs=costs.json
 run devices 2 3 whole "${odd[@]}" --epochs 4
 run devices 1 3 part "${odd[@]}" --epochs 4 --partial 0.5
 run devices 2 3 same "${odd[@]}" --epochs 4 --partial 0.5
 cmp part.csv same.csv
+run devices 2 3 memory "${odd[@]}" --epochs 4 --partial 0.5 --transport memory
+cmp part.csv memory.csv
+python3 same.py part memory
 python3 - <<'PYTHON'
 import json
 a, part, same = (json.load(open(name + ".json")) for name in ("whole", "part", "same"))
@@ -139,6 +229,9 @@ late=(--rounds 8 --cohort 3 --over-select 4 --deadline 400 --buffered 4)
 run devices 1 3 over "${late[@]}"
 run devices 2 3 same "${late[@]}"
 cmp over.csv same.csv
+run devices 2 3 memory "${late[@]}" --transport memory
+cmp over.csv memory.csv
+python3 same.py over memory
 python3 - <<'PYTHON'
 import json
 over, same = (json.load(open(name + ".json")) for name in ("over", "same"))
@@ -155,6 +248,9 @@ for kind in utility:20 tiers:2; do
     run devices 1 3 chosen "${odd[@]}" --select $kind
     run devices 2 3 same "${odd[@]}" --select $kind
     cmp chosen.csv same.csv
+    run devices 2 3 memory "${odd[@]}" --select $kind --transport memory
+    cmp chosen.csv memory.csv
+    python3 same.py chosen memory
     cmp chosen.csv a.csv >/dev/null && { echo "simulated.sh: --select $kind changes nothing"; exit 1; }
     python3 - $kind <<'PYTHON'
 import json, sys
@@ -165,6 +261,23 @@ assert run["setup"]["is_repeatable"] is True
 assert len(run["rounds"]) == 8
 PYTHON
 done
+# Whoever sends so slowly that several rounds close meanwhile is late, and no error.
+python3 - <<'PYTHON'
+import json
+lines = open("devices").read().splitlines()
+with open("slowly", "w") as file:
+    file.write(lines[0] + "\n")
+    for i in range(30):
+        one = json.loads(lines[1])
+        file.write(json.dumps({**one, "up": 1e6 if i % 3 else 8e3, "down": 1e6 if i % 3 else 5e4}) + "\n")
+PYTHON
+run slowly 2 3 slowly --rounds 20 --cohort 5 --over-select 3 --deadline 900 --select utility --transport memory
+python3 - <<'PYTHON'
+import json
+run = json.load(open("slowly.json"))
+causes = run["simulated"]["classes"][0]["dropped_by"]
+assert causes["late"] > 20 and set(causes) == {"late"} and run["fleet"]["calls_failed"] == 0, (causes, run["fleet"])
+PYTHON
 grep -q 'id="classes"' report.html
 grep -q '"sim_hours"' report.html
 grep -q '"accuracy_worst_tenth"' report.html && grep -q 'on the worst tenth of them' report.html
@@ -198,8 +311,9 @@ sed -n '1p;32p' devices >never
 expect 1 "no device can take part any more: 0 lack memory, 0 storage, 1 are never" fleet --serve "${some[@]}" --devices never
 expect 1 "no regular file" fleet --serve "${some[@]}" --devices <(cat devices)
 expect 1 "not over after --sim-hours 0.02" fleet --serve "${some[@]}" --rounds 8 --cohort 5 --deadline 60 --sim-hours 0.02
+expect 1 "--windows 5: expected ACCEPT:REJECT" fleet --serve "${some[@]}" --transport memory --windows 5
 mkdir -p old/server
-expect 1 "old: a run lies there" fleet --serve "${some[@]}" --state old
+expect 1 "old: a run lies there that cannot be gone on with" fleet --serve "${some[@]}" --state old
 
 # A server that dies ends the run, with one line: the last of its log, or that it keeps no time.
 "$bin/dunlin-fleet" --serve "${some[@]}" --rounds 1000 --cohort 5 --deadline 60 --state killed >out 2>error &

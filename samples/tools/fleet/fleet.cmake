@@ -12,7 +12,7 @@ if(TARGET dunlin_server_lib AND NOT BUILD_SHARED_LIBS)
     find_package(MPI REQUIRED COMPONENTS C)
     set(ranks ${memory}/ranks_mpi.c)
   endif()
-  add_library(dunlin_samples_memory OBJECT ${memory}/agree.c ${memory}/direct.c ${memory}/engine.c ${memory}/fold.c ${memory}/judge.c
+  add_library(dunlin_samples_memory OBJECT ${memory}/agree.c ${memory}/direct.c ${memory}/engine.c ${memory}/fold.c ${memory}/judge.c ${memory}/loop.c
     ${memory}/report.c ${memory}/run.c ${memory}/train.c ${ranks})
   target_link_libraries(dunlin_samples_memory PRIVATE dunlin_samples_common dunlin_server_lib $<$<BOOL:${DUNLIN_MPI}>:MPI::MPI_C>)
   set_source_files_properties(${memory}/agree.c PROPERTIES COMPILE_DEFINITIONS DUNLIN_COMMIT="${commit}")

@@ -226,6 +226,7 @@ typedef struct fleet_server {
     bool is_refused;        /* the status is not for us */
     bool has_pipes;         /* its clock is ours: simulate/pipes.c */
     int pipes[4];           /* its input (read, write), its output (read, write); -1: closed */
+    struct loop *loop;      /* it is a part of this process: memory/loop.h; NULL: it is not */
 } fleet_server;
 
 /* The folder of a run, as asked for or a new one that goes with it: `folder` and is_own_folder of

@@ -134,7 +134,7 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
         fleet_world_close(&world);
         return exit_status;
     }
-    if (flags->is_in_memory) {
+    if (flags->is_in_memory && flags->devices_file == NULL) {
         exit_status = memory_run(flags, &world, command, out_result);
         fleet_world_close(&world);
         return exit_status;

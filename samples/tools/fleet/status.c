@@ -4,6 +4,7 @@
 #include "fleet.h"
 
 #include <curl/curl.h>
+#include <memory/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,9 @@ static size_t take(char *data, size_t size, size_t n, void *ctx)
 json_t *fleet_status_read(fleet_server *server)
 {
     char url[FLEET_TEXT_BYTES + 16];
+    if (server->loop != NULL) {
+        return loop_status(server->loop);
+    }
     (void)snprintf(url, sizeof url, "%s/v1/status", server->url);
     CURL *easy = curl_easy_init();
     if (easy == NULL) {

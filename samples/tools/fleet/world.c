@@ -17,6 +17,16 @@ static int fail(fleet_world *world, const dunlin_error *error)
     return program_fail(&fleet_program, "%s", world->error);
 }
 
+/* As many as devices; in simulated time devices share a part where there are more than examples. */
+static int64_t n_parts(const fleet_flags *flags, const dunlin_dataset *dataset)
+{
+    const int64_t n_examples = dunlin_dataset_n_examples(dataset);
+    const bool is_shared = flags->devices_file != NULL &&
+                           flags->partition_kind == DUNLIN_PARTITION_IID &&
+                           flags->n_all_clients > n_examples;
+    return is_shared ? n_examples : flags->n_all_clients;
+}
+
 static int open_data(const fleet_flags *flags, fleet_world *world)
 {
     dunlin_error error = {0};
@@ -49,7 +59,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     }
     dunlin_partition_options partition = DUNLIN_PARTITION_OPTIONS_INIT;
     partition.kind = flags->partition_kind;
-    partition.n_clients = flags->n_all_clients;
+    partition.n_clients = n_parts(flags, world->dataset);
     partition.alpha = flags->alpha;
     partition.seed = flags->seed;
     if (dunlin_partition_create(world->dataset, &partition, NULL, &world->partition, &error) !=
@@ -188,6 +198,9 @@ static int check_changes(const fleet_flags *flags, fleet_world *world)
 
 int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
 {
+    if (flags->devices_file != NULL) {
+        return flags->n_clients; /* each has a part */
+    }
     int64_t left = dunlin_partition_n_clients(world->partition) - flags->first_index;
     return left < flags->n_clients ? left : flags->n_clients;
 }

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* What does not go with --transport memory, by name; NULL: all does. */
+/* What does not go with --transport memory, by name; NULL: all does. With --devices the server is
+ * the one of the wire, and takes what it takes there. */
 static const char *refused_beside(const fleet_flags *flags)
 {
     const struct {
@@ -13,7 +14,6 @@ static const char *refused_beside(const fleet_flags *flags)
         const char *text;
     } rows[] = {
         {!flags->is_serving, "needs --serve: server and devices are one process"},
-        {flags->devices_file != NULL, "does not go with --devices: simulated time has the wire"},
         {flags->over_select > 1.0, "does not go with --over-select: who comes first is a matter of "
                                    "the network"},
         {strcmp(flags->algorithm, "scaffold") == 0,
@@ -55,6 +55,6 @@ int memory_check(fleet_flags *flags)
                    ? EXIT_OK
                    : program_misuse(&fleet_program, "--transport %s: not wire or memory", name);
     }
-    const char *wrong = refused_beside(flags);
+    const char *wrong = flags->devices_file == NULL ? refused_beside(flags) : NULL;
     return wrong == NULL ? EXIT_OK : program_misuse(&fleet_program, "--transport memory %s", wrong);
 }

@@ -209,6 +209,23 @@ int memory_run(const fleet_flags *flags, const fleet_world *world, const char *c
     return exit_status;
 }
 
+/* What several processes cannot share, by name; NULL: they share the run. */
+static const char *refused_of_many(const fleet_flags *flags)
+{
+    const char *strategy = flags->strategy_name != NULL ? flags->strategy_name : "";
+    if (flags->devices_file != NULL) {
+        return "--devices does not go with mpirun: simulated time has one queue of events";
+    }
+    if (strcmp(strategy, "median") == 0) {
+        return "--strategy median does not go with mpirun: it looks at all updates of a round at "
+               "once";
+    }
+    return strcmp(strategy, "trimmed_mean") == 0
+               ? "--strategy trimmed_mean does not go with mpirun: it looks at all updates of a "
+                 "round at once"
+               : NULL;
+}
+
 int memory_join(fleet_flags *flags)
 {
     if (!flags->is_in_memory) {
@@ -225,16 +242,11 @@ int memory_join(fleet_flags *flags)
         flags->json_file = NULL;
         flags->report_file = NULL;
     }
-    if (ranks_count(flags->processes) > 1 && flags->strategy_name != NULL &&
-        (strcmp(flags->strategy_name, "median") == 0 ||
-         strcmp(flags->strategy_name, "trimmed_mean") == 0)) {
+    const char *wrong = ranks_count(flags->processes) > 1 ? refused_of_many(flags) : NULL;
+    if (wrong != NULL) {
         const bool speaks = ranks_is_first(flags->processes);
         memory_leave(flags, EXIT_OK);
-        return speaks ? program_misuse(&fleet_program,
-                                       "--strategy %s does not go with mpirun: it looks at all "
-                                       "updates of a round at once",
-                                       flags->strategy_name)
-                      : EXIT_MISUSE;
+        return speaks ? program_misuse(&fleet_program, "%s", wrong) : EXIT_MISUSE;
     }
     return EXIT_OK;
 }

@@ -12,6 +12,20 @@
 #define MOST_US (INT64_C(3600) * SIM_US_PER_S)
 #define PIECE_BYTES 4096
 
+bool sim_hash_bytes(const void *bytes, size_t n, char out_text[SIM_SHA256_TEXT])
+{
+    uint8_t hash[32];
+    size_t n_hash = 0;
+    if (psa_crypto_init() != PSA_SUCCESS ||
+        psa_hash_compute(PSA_ALG_SHA_256, bytes, n, hash, sizeof hash, &n_hash) != PSA_SUCCESS) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof hash; i++) {
+        (void)snprintf(out_text + 2 * i, 3, "%02x", hash[i]);
+    }
+    return true;
+}
+
 bool sim_hash_file(const char *path, char out_text[SIM_SHA256_TEXT])
 {
     uint8_t piece[PIECE_BYTES];

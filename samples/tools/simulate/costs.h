@@ -51,5 +51,6 @@ int sim_costs_measure(const fleet_flags *flags, const fleet_world *world, const 
 
 /* SHA-256 of a file as hexadecimal digits; false if it cannot be read. */
 bool sim_hash_file(const char *path, char out_text[SIM_SHA256_TEXT]);
+bool sim_hash_bytes(const void *bytes, size_t n, char out_text[SIM_SHA256_TEXT]);
 
 #endif

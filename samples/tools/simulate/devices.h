@@ -35,6 +35,8 @@ typedef struct sim_moment {
 typedef struct sim_class {
     char name[SIM_NAME_BYTES];
     double time_factor; /* how many times what the cost file says a step takes */
+    double compute_w;   /* watts that training takes above what the device takes anyway */
+    double battery_wh;  /* watt-hours of its battery; 0: it has none */
 } sim_class;
 
 typedef struct sim_device {
@@ -94,6 +96,10 @@ int64_t sim_online_end_us(const sim_devices *devices, const sim_device *device, 
 /* The least memory of the day, and the most. */
 uint64_t sim_least_memory(const sim_device *device);
 uint64_t sim_most_memory(const sim_device *device);
+
+/* How much of [from, to) the device is on its charger, looking no further than `most`. */
+int64_t sim_charging_us(const sim_devices *devices, const sim_device *device, int64_t from_us,
+                        int64_t to_us, int64_t most_us);
 
 /* ---- make.c ---- */
 

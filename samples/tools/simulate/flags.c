@@ -1,8 +1,7 @@
 /*
  * flags.c - the flags of simulated time, and what goes with them.
  */
-#include "devices.h"
-#include "simulate.h"
+#include "keep.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,8 +45,6 @@ static const char *refused_beside(const fleet_flags *flags)
     return NULL;
 }
 
-#define MOST_CLIENTS 65536
-
 /* A folder that a run has left: its server is further on than simulated time, which begins anew. */
 static bool has_run(const char *folder)
 {
@@ -73,9 +70,11 @@ int sim_check(fleet_flags *flags)
     if (wrong != NULL) {
         return program_misuse(&fleet_program, "%s", wrong);
     }
-    if (has_run(flags->state_folder)) {
+    const bool is_in_memory = flags->transport != NULL && strcmp(flags->transport, "memory") == 0;
+    if (has_run(flags->state_folder) && !(is_in_memory && sim_keep_is_there(flags->state_folder))) {
         return program_fail(&fleet_program,
-                            "--state %s: a run lies there, and simulated time begins anew",
+                            "--state %s: a run lies there that cannot be gone on with: of "
+                            "simulations those with --transport memory can",
                             flags->state_folder);
     }
     struct stat about;
@@ -91,7 +90,7 @@ int sim_check(fleet_flags *flags)
         return program_fail(&fleet_program, "%s", error);
     }
     if (!flags->has_clients) {
-        flags->n_clients = n_file < MOST_CLIENTS ? n_file : MOST_CLIENTS;
+        flags->n_clients = n_file;
     }
     if (flags->n_clients > n_file) {
         return program_misuse(&fleet_program,

@@ -33,16 +33,18 @@ static void take_shares(simulation *sim, double *shares, int64_t n)
 static bool judge_all(simulation *sim, dunlin_trainer *trainer, double *shares)
 {
     for (int64_t i = 0; i < sim->n_clients; i++) {
-        sim_client *client = &sim->clients[i];
-        sim_class_sums *sums = &sim->sums[client->learner.device->class_index];
+        const sim_client *client = &sim->clients[i];
+        sim_class_sums *sums = &sim->sums[client->device->class_index];
         dunlin_metrics metrics = {0};
-        if (dunlin_trainer_evaluate(trainer, &client->learner.source, 0, client->view.n,
-                                    &metrics) != DUNLIN_OK) {
+        dunlin_dataset_view view;
+        dunlin_source source;
+        if (!sim_client_examples(client, &view, &source) ||
+            dunlin_trainer_evaluate(trainer, &source, 0, view.n, &metrics) != DUNLIN_OK) {
             return false;
         }
         shares[i] = metrics.accuracy;
-        sums->n_examples += client->view.n;
-        sums->n_right += llround(metrics.accuracy * (double)client->view.n);
+        sums->n_examples += view.n;
+        sums->n_right += llround(metrics.accuracy * (double)view.n);
     }
     take_shares(sim, shares, sim->n_clients);
     return true;

@@ -236,17 +236,47 @@ static void drop(sim_learner *learner)
         sim_jobs_take_back(learner->sim->jobs, &learner->job);
     }
     free(learner->values);
+    free(learner->tensors);
+    free(learner->names);
     free_task(&learner->task);
     learner->values = NULL;
+    learner->tensors = NULL;
+    learner->names = NULL;
+    learner->n_tensors = 0;
     learner->is_queued = false;
     learner->has_result = false;
     learner->is_loaded = false;
 }
 
+/* A table of our own: a training goes on while its client is taken up again. */
+static bool copy_table(sim_learner *learner, const dunlin_weights_reader *base)
+{
+    size_t n_bytes = 1;
+    for (int32_t i = 0; i < base->n_tensors; i++) {
+        n_bytes += strlen(base->tensors[i].name) + 1;
+    }
+    learner->tensors = calloc((size_t)base->n_tensors + 1, sizeof *learner->tensors);
+    learner->names = malloc(n_bytes);
+    if (learner->tensors == NULL || learner->names == NULL) {
+        return false;
+    }
+    char *name = learner->names;
+    for (int32_t i = 0; i < base->n_tensors; i++) {
+        const size_t n = strlen(base->tensors[i].name) + 1;
+        learner->tensors[i] = base->tensors[i];
+        memcpy(name, base->tensors[i].name, n);
+        learner->tensors[i].name = name;
+        name += n;
+    }
+    learner->n_tensors = base->n_tensors;
+    return true;
+}
+
 static dunlin_status take_base(sim_learner *learner, const dunlin_weights_reader *base)
 {
-    learner->tensors = base->tensors;
-    learner->n_tensors = base->n_tensors;
+    if (!copy_table(learner, base)) {
+        return fail(learner, DUNLIN_MEMORY, "no memory for the weights");
+    }
     learner->n_values = offset_of(learner, base->n_tensors);
     learner->values = calloc((size_t)learner->n_values + 1, sizeof *learner->values);
     return learner->values != NULL ? copy_values(base, learner->values)
@@ -258,8 +288,14 @@ static dunlin_status load(void *self, const dunlin_task *task, const dunlin_weig
     sim_learner *learner = self;
     simulation *sim = learner->sim;
     const sim_moment *moment = sim_moment_at(&sim->devices, learner->device, sim->now_us);
+    const bool is_begun = learner->before.is_loaded && learner->before.round == task->round;
     learner->text[0] = '\0';
-    learner->row = sim_costs_find(&sim->costs, moment->memory_bytes);
+    if (learner->is_loaded && learner->task.task.round == task->round) {
+        return DUNLIN_OK; /* its client was taken up again meanwhile */
+    }
+    drop(learner);
+    learner->row =
+        is_begun ? learner->before.row : sim_costs_find(&sim->costs, moment->memory_bytes);
     if (learner->row < 0) {
         (void)snprintf(learner->text, sizeof learner->text,
                        "the device gives %llu bytes to training, which needs %llu",
@@ -273,21 +309,38 @@ static dunlin_status load(void *self, const dunlin_task *task, const dunlin_weig
         return status;
     }
     keep_task(&learner->task, task);
-    learner->loaded_us = sim->now_us;
+    learner->loaded_us = is_begun ? learner->before.loaded_us : sim->now_us;
     learner->done_share = 1.0;
     learner->is_loaded = true;
-    sim->of_row[learner->row] += task->kind == DUNLIN_TASK_TRAIN ? 1 : 0;
+    learner->before.is_loaded = is_begun;
+    sim->of_row[learner->row] += task->kind == DUNLIN_TASK_TRAIN && !is_begun ? 1 : 0;
     return DUNLIN_OK;
+}
+
+/* A training that another process had begun. */
+static void take_progress(sim_learner *learner)
+{
+    const sim_progress *before = &learner->before;
+    learner->done_us = before->done_us;
+    learner->total_us = before->total_us;
+    learner->fails_us = before->fails_us;
+    learner->done_share = before->done_share;
+    learner->task.task.max_steps = before->max_steps;
 }
 
 /* How long the training takes, and whether the app is ended in it. */
 static void begin_training(sim_learner *learner)
 {
     learner->done_us = 0;
-    learner->total_us =
-        sim_train_us(&learner->sim->costs, learner->row, time_factor(learner), n_trained(learner));
-    cut_training(learner);
-    learner->fails_us = draw_failure(learner);
+    if (learner->before.is_loaded && learner->before.is_queued) {
+        take_progress(learner);
+    } else {
+        learner->total_us = sim_train_us(&learner->sim->costs, learner->row, time_factor(learner),
+                                         n_trained(learner));
+        cut_training(learner);
+        learner->fails_us = draw_failure(learner);
+    }
+    learner->before.is_loaded = false;
     learner->job.run_fn = run_job;
     learner->is_queued = true;
     sim_jobs_add(learner->sim->jobs, &learner->job);
@@ -320,6 +373,7 @@ static dunlin_status fit(void *self, int64_t max_ms, dunlin_learner_report *out_
     const int64_t piece_us = next_piece_us(learner);
     learner->done_us += piece_us;
     learner->sim->now_us += piece_us;
+    sim_energy_compute(learner->client, piece_us);
     out_report->n_examples = n_examples(learner);
     if (learner->done_us < learner->total_us || learner->is_interrupted) {
         return DUNLIN_OK;
@@ -336,8 +390,10 @@ static dunlin_status evaluate(void *self, int64_t max_ms, dunlin_learner_report 
 {
     sim_learner *learner = self;
     (void)max_ms;
-    learner->sim->now_us +=
+    const int64_t took_us =
         sim_evaluate_us(&learner->sim->costs, time_factor(learner), n_examples(learner));
+    learner->sim->now_us += took_us;
+    sim_energy_compute(learner->client, took_us);
     return run_builtin(learner, false, out_report);
 }
 
@@ -349,7 +405,10 @@ static dunlin_status save(void *self, dunlin_weights_reader *out)
 
 static void unload(void *self)
 {
-    drop(self);
+    sim_learner *learner = self;
+    if (!learner->is_paused) {
+        drop(learner);
+    }
 }
 
 static const char *error_text(void *self)
@@ -365,6 +424,35 @@ static const dunlin_learner_ops OPS = {.struct_size = sizeof(dunlin_learner_ops)
                                        .save = save,
                                        .unload = unload,
                                        .error_text = error_text};
+
+void sim_learner_end(sim_learner *learner)
+{
+    drop(learner);
+}
+
+bool sim_learner_is_at_work(const sim_learner *learner)
+{
+    return learner->is_loaded || learner->before.is_loaded;
+}
+
+void sim_learner_progress(const sim_learner *learner, sim_progress *out_progress)
+{
+    if (!learner->is_loaded) {
+        *out_progress = learner->before; /* of a client that has not come so far again */
+        return;
+    }
+    memset(out_progress, 0, sizeof *out_progress);
+    out_progress->is_loaded = true;
+    out_progress->is_queued = learner->is_queued;
+    out_progress->round = learner->task.task.round;
+    out_progress->row = learner->row;
+    out_progress->loaded_us = learner->loaded_us;
+    out_progress->total_us = learner->total_us;
+    out_progress->done_us = learner->done_us;
+    out_progress->fails_us = learner->fails_us;
+    out_progress->max_steps = learner->task.task.max_steps;
+    out_progress->done_share = learner->done_share;
+}
 
 void sim_learner_begin(sim_learner *learner, dunlin_learner *out_learner)
 {

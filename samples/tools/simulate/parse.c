@@ -15,6 +15,10 @@
 #define MOST_BYTES (INT64_C(1) << 50)
 #define MOST_RATE 1e12
 #define MOST_LATENCY_US (60 * SIM_US_PER_S)
+#define COMPUTE_W 5.0   /* of a class that does not say, as the next */
+#define BATTERY_WH 12.0 /* 3,100 mAh at 3.85 V */
+#define MOST_W 1e4
+#define MOST_WH 1e6
 
 /* Where what is wrong goes, and of which line the values are. */
 typedef struct line {
@@ -78,6 +82,12 @@ static bool take_number(const line *at, const char *key, double low, double high
         return wrong(at, "\"%s\" is %g, outside of %g to %g", key, *out, low, high);
     }
     return true;
+}
+
+/* The same, but *out stays where there is none. */
+static bool take_if_there(const line *at, const char *key, double low, double high, double *out)
+{
+    return json_object_get(at->object, key) == NULL || take_number(at, key, low, high, out);
 }
 
 /* A whole number in [low, high]; `fallback` if it is not there and may be missing. */
@@ -144,7 +154,7 @@ static int32_t find_class(const sim_devices *devices, const char *name)
 
 static bool take_classes(const line *at, sim_devices *out)
 {
-    static const char *const KEYS[] = {"name", "time_factor"};
+    static const char *const KEYS[] = {"name", "time_factor", "compute_w", "battery_wh"};
     const json_t *list = json_object_get(at->object, "classes");
     const size_t n = json_array_size(list);
     if (n < 1 || n > SIM_CLASSES) {
@@ -160,8 +170,12 @@ static bool take_classes(const line *at, sim_devices *out)
         if (find_class(out, name) >= 0) {
             return wrong(at, "the class \"%s\" is there twice", name);
         }
-        if (!knows_all(&one, KEYS, 2) ||
-            !take_number(&one, "time_factor", 1e-6, 1e6, &into->time_factor)) {
+        into->compute_w = COMPUTE_W;
+        into->battery_wh = BATTERY_WH;
+        if (!knows_all(&one, KEYS, sizeof KEYS / sizeof KEYS[0]) ||
+            !take_number(&one, "time_factor", 1e-6, 1e6, &into->time_factor) ||
+            !take_if_there(&one, "compute_w", 0.0, MOST_W, &into->compute_w) ||
+            !take_if_there(&one, "battery_wh", 0.0, MOST_WH, &into->battery_wh)) {
             return false;
         }
         memcpy(into->name, name, strlen(name) + 1);
@@ -312,8 +326,7 @@ static bool take_device(const line *at, const sim_devices *devices, sim_device *
         return false;
     }
     out->failures = 0.0;
-    if (json_object_get(at->object, "failures") != NULL &&
-        !take_number(at, "failures", 0.0, 1.0, &out->failures)) {
+    if (!take_if_there(at, "failures", 0.0, 1.0, &out->failures)) {
         return false;
     }
     out->n_cores = (int32_t)cores;

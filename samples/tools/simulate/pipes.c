@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <memory/loop.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -93,6 +94,11 @@ bool sim_server_tell(simulation *sim, int64_t us)
     char line[64];
     char answer[256];
     const int64_t ms = SIM_BEGIN_MS + us / 1000;
+    if (sim->server->loop != NULL) {
+        loop_tell(sim->server->loop, ms);
+        sim->told_us = us;
+        return true;
+    }
     const int n = snprintf(line, sizeof line, "%" PRId64 "\n", ms);
     if (write(sim->server->pipes[1], line, (size_t)n) != n) {
         return false;

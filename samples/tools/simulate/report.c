@@ -31,25 +31,59 @@ static json_t *accepted_by_hour(const sim_class_sums *sums)
     return list;
 }
 
+/* What each device has used, into its class. */
+static void sum_used(simulation *sim)
+{
+    for (int64_t i = 0; i < sim->n_clients; i++) {
+        const sim_used *used = &sim->clients[i].used;
+        sim_class_sums *sums = &sim->sums[sim->clients[i].device->class_index];
+        const double joules = used->compute_j + used->radio_j;
+        const uint64_t bytes = used->bytes_down + used->bytes_up;
+        sums->bytes_down += used->bytes_down;
+        sums->bytes_up += used->bytes_up;
+        sums->compute_j += used->compute_j;
+        sums->radio_j += used->radio_j;
+        sums->most_j = joules > sums->most_j ? joules : sums->most_j;
+        sums->most_bytes = bytes > sums->most_bytes ? bytes : sums->most_bytes;
+    }
+}
+
+static json_t *class_of(const sim_class *class, const sim_class_sums *sums)
+{
+    const double accuracy =
+        sums->n_examples > 0 ? (double)sums->n_right / (double)sums->n_examples : -1.0;
+    json_t *object = json_pack(
+        "{s:s, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", "name", class->name,
+        "time_factor", class->time_factor, "devices", (json_int_t)sums->n_devices, "assigned",
+        (json_int_t)sums->n_assigned, "accepted", (json_int_t)sums->n_accepted, "partial",
+        (json_int_t)sums->n_partial, "dropped_by", causes_of(sums->dropped), "accepted_by_hour",
+        accepted_by_hour(sums), "accuracy", share_or_null(accuracy), "bytes_down",
+        (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up);
+    json_t *used =
+        json_pack("{s:f, s:f, s:f, s:f, s:f, s:I}", "compute_w", class->compute_w, "battery_wh",
+                  class->battery_wh, "compute_j", sums->compute_j, "radio_j", sums->radio_j,
+                  "device_j_most", sums->most_j, "device_bytes_most", (json_int_t)sums->most_bytes);
+    (void)json_object_update(object, used);
+    json_decref(used);
+    return object;
+}
+
 static json_t *classes_of(const simulation *sim)
 {
     json_t *list = json_array();
     for (int32_t i = 0; i < sim->devices.n_classes; i++) {
-        const sim_class_sums *sums = &sim->sums[i];
-        const double accuracy =
-            sums->n_examples > 0 ? (double)sums->n_right / (double)sums->n_examples : -1.0;
-        (void)json_array_append_new(
-            list,
-            json_pack("{s:s, s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I}", "name",
-                      sim->devices.classes[i].name, "time_factor",
-                      sim->devices.classes[i].time_factor, "devices", (json_int_t)sums->n_devices,
-                      "assigned", (json_int_t)sums->n_assigned, "accepted",
-                      (json_int_t)sums->n_accepted, "partial", (json_int_t)sums->n_partial,
-                      "dropped_by", causes_of(sums->dropped), "accepted_by_hour",
-                      accepted_by_hour(sums), "accuracy", share_or_null(accuracy), "bytes_down",
-                      (json_int_t)sums->bytes_down, "bytes_up", (json_int_t)sums->bytes_up));
+        (void)json_array_append_new(list, class_of(&sim->devices.classes[i], &sim->sums[i]));
     }
     return list;
+}
+
+static double all_joules(const simulation *sim)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < sim->devices.n_classes; i++) {
+        sum += sim->sums[i].compute_j + sim->sums[i].radio_j;
+    }
+    return sum;
 }
 
 static json_t *hours_of(const simulation *sim)
@@ -120,6 +154,10 @@ static json_t *simulated_of(const simulation *sim)
         (json_int_t)sim->costs.least_bytes, "accuracy_mean", share_or_null(sim->accuracy_mean),
         "accuracy_worst_tenth", share_or_null(sim->worst_tenth));
     add_spread(sim, object);
+    (void)json_object_set_new(object, "energy_j", json_real(all_joules(sim)));
+    (void)json_object_set_new(
+        object, "data_parts",
+        json_integer((json_int_t)dunlin_partition_n_clients(sim->world->partition)));
     (void)json_object_set_new(
         object, "devices_sha256",
         sim_hash_file(sim->flags->devices_file, devices) ? json_string(devices) : json_null());
@@ -151,9 +189,14 @@ void sim_report(simulation *sim, json_t *result, const json_t *status)
         (void)json_object_set_new(into, "sim_hours", json_real(hours));
         if (round <= (uint64_t)sim->n_rounds) {
             tell_surplus(sim, round, one);
+            (void)json_object_set_new(into, "energy_j", json_real(sim->joules[round]));
             (void)json_object_set_new(into, "dropped_by",
                                       causes_of(&sim->dropped_by[round * SIM_CAUSES]));
         }
+    }
+    sum_used(sim);
+    if (sim->server->loop != NULL) {
+        (void)json_object_set_new(result, "transport", json_string("memory"));
     }
     (void)json_object_set_new(result, "simulated", simulated_of(sim));
     (void)json_object_set_new(result, "models_sha256", sim_model_hash(sim->server, status));

@@ -21,23 +21,39 @@ static int open_files(simulation *sim)
     }
     sim->dropped_by = calloc((size_t)(sim->n_rounds + 1) * SIM_CAUSES, sizeof *sim->dropped_by);
     sim->peaks = calloc((size_t)sim->n_rounds + 1, sizeof *sim->peaks);
-    if (sim->dropped_by == NULL || sim->peaks == NULL) {
+    sim->joules = calloc((size_t)sim->n_rounds + 1, sizeof *sim->joules);
+    if (sim->dropped_by == NULL || sim->peaks == NULL || sim->joules == NULL) {
         return program_fail(&fleet_program, "no memory for %" PRId64 " rounds", sim->n_rounds);
     }
+    return EXIT_OK;
+}
+
+/* What clients or server keep beside their journals is not a part of a moment. */
+static bool can_keep(const simulation *sim)
+{
+    const fleet_flags *flags = sim->flags;
+    return flags->state_folder != NULL && sim->server->loop != NULL && !flags->sends_telemetry &&
+           !flags->is_secagg && !flags->is_keeping_model && flags->feedback == 0;
+}
+
+static int begin_events(simulation *sim)
+{
     return sim_events_begin(sim)
                ? EXIT_OK
-               : program_fail(&fleet_program, "--events %s cannot be written", flags->events_file);
+               : program_fail(&fleet_program,
+                              "--events %s cannot be written, or has not the events before",
+                              sim->flags->events_file);
 }
 
 static void close_files(simulation *sim)
 {
-    (void)psa_hash_abort(&sim->hash);
     if (sim->events != NULL) {
         (void)fclose(sim->events);
     }
     sim_devices_free(&sim->devices);
     free(sim->dropped_by);
     free(sim->peaks);
+    free(sim->joules);
 }
 
 static int give(simulation *sim, const fleet_end *end, const char *command, json_t **out_result)
@@ -89,7 +105,10 @@ int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *se
                       .totals = {.transport = DUNLIN_RUNTIME_STATS_INIT}};
     fleet_end end = {0};
     int status = open_files(&sim);
+    sim.keeps = can_keep(&sim);
     status = status == EXIT_OK ? sim_clients_open(&sim) : status;
+    status = status == EXIT_OK ? sim_keep_take(&sim) : status;
+    status = status == EXIT_OK ? begin_events(&sim) : status;
     if (status == EXIT_OK) {
         status = sim_steps_run(&sim, &end);
         const int given = give(&sim, &end, command, out_result);

@@ -12,7 +12,6 @@
 #include "simulate.h"
 
 #include <psa/crypto.h>
-#include <stdatomic.h>
 
 #define SIM_TEXT_BYTES 256
 
@@ -41,6 +40,17 @@ typedef struct sim_task {
     int32_t n_texts;
 } sim_task;
 
+/* What a training has come to, for a client that is taken up again. */
+typedef struct sim_progress {
+    bool is_loaded; /* else there is none */
+    bool is_queued; /* it has begun */
+    uint64_t round;
+    int32_t row;
+    int64_t loaded_us, total_us, done_us, fails_us;
+    int64_t max_steps;
+    double done_share;
+} sim_progress;
+
 /*
  * The learner of a device: training takes simulated time, piece by piece; what it computes comes of
  * a job on another thread, with a trainer of the plan for the device's memory at that time.
@@ -48,11 +58,13 @@ typedef struct sim_task {
 typedef struct sim_learner {
     sim_job job; /* first: see jobs.h */
     struct simulation *sim;
+    struct sim_client *client; /* whose it is */
     const sim_device *device;
     int64_t index; /* among the clients */
     dunlin_source source;
     sim_task task;
-    const dunlin_weights_tensor *tensors; /* the client's, while loaded */
+    dunlin_weights_tensor *tensors; /* while loaded, as the next: a client may end before it */
+    char *names;
     int32_t n_tensors;
     float *values; /* of all tensors: the base, then what was trained */
     int64_t n_values;
@@ -61,6 +73,8 @@ typedef struct sim_learner {
     bool is_queued;
     bool has_result;     /* `result` and `values` are of the training */
     bool is_interrupted; /* the app has just been ended; the simulation clears it */
+    bool is_paused;      /* its client is taken up again: what was loaded stays */
+    sim_progress before; /* of a process that was ended */
     int64_t loaded_us;
     int64_t total_us, done_us;
     double done_share; /* of the work, 1: all */
@@ -72,22 +86,44 @@ typedef struct sim_learner {
 
 /* Fills the learner of a client and what the client is given. */
 void sim_learner_begin(sim_learner *learner, dunlin_learner *out_learner);
+/* Drops what it has loaded, if anything. */
+void sim_learner_end(sim_learner *learner);
+/* Whether it trains, or did before its client was taken up again. */
+bool sim_learner_is_at_work(const sim_learner *learner);
+void sim_learner_progress(const sim_learner *learner, sim_progress *out_progress);
 
-typedef struct sim_client {
-    dunlin_client *client; /* NULL: left out */
+/* What a device has from its check-in to the end of its round; an idle one has none. */
+typedef struct sim_visit {
     sim_learner learner;
     dunlin_dataset_view view;
+    dunlin_client *client;
+    dunlin_learner_metric metric; /* that goes up with its contribution */
+    double begun_j;               /* what the device had used before */
+} sim_visit;
+
+/* What a device has used. */
+typedef struct sim_used {
+    double compute_j, radio_j;
+    uint64_t bytes_down, bytes_up;
+    double debt;     /* points of its battery that are missing beside the trace... */
+    int64_t debt_us; /* ...at this time; paid back on the charger */
+} sim_used;
+
+typedef struct sim_client {
     struct simulation *sim;
+    const sim_device *device;
+    sim_visit *visit; /* NULL: idle */
+    int64_t index;
     int64_t due_us;
     int64_t sequence;
+    uint64_t round; /* of the work */
+    sim_used used;
+    int32_t n_assigned, n_accepted;
     dunlin_phase phase;   /* as it last said */
-    bool is_active;       /* within a call sequence: a check-in or a round */
+    bool is_left_out;     /* never takes part */
     bool has_work;        /* from the assignment to the end of the round */
     bool was_unfit;       /* conditions did not hold in this round */
     bool was_interrupted; /* the app was ended in this round */
-    uint64_t round;       /* of the work */
-    uint64_t bytes_down, bytes_up;
-    int64_t n_assigned, n_accepted;
 } sim_client;
 
 typedef struct sim_class_sums {
@@ -97,6 +133,9 @@ typedef struct sim_class_sums {
     int64_t accepted_at[24]; /* by hour of the day */
     uint64_t bytes_down, bytes_up;
     int64_t n_examples, n_right; /* of the last model, on the devices' examples */
+    double compute_j, radio_j;
+    double most_j; /* of one device, as the next */
+    uint64_t most_bytes;
 } sim_class_sums;
 
 /* Why devices of the file take no part. */
@@ -114,22 +153,23 @@ typedef struct simulation {
     bool is_own_pool[SIM_ROWS];
     sim_jobs *jobs;
     dunlin_runtime *runtime;
-    atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
     sim_client *clients;
     int64_t n_clients;
     int64_t *heap; /* indices of clients, by (due_us, index, sequence) */
     int64_t n_heap;
-    int64_t now_us;            /* what the clock says to the client that runs */
-    int64_t told_us;           /* the last moment that the server knows; -1: none */
-    int64_t n_working;         /* clients with work */
-    int64_t begun_us;          /* of the first check-in; -1: none yet */
-    bool is_over;              /* a client was told so */
-    psa_hash_operation_t hash; /* of all events */
+    int64_t now_us;    /* what the clock says to the client that runs */
+    int64_t told_us;   /* the last moment that the server knows; -1: none */
+    int64_t n_working; /* clients with work */
+    int64_t begun_us;  /* of the first check-in; -1: none yet */
+    bool is_over;      /* a client was told so */
+    uint8_t chain[32]; /* SHA-256 of the one before this event, and its line */
     int64_t n_events;
-    FILE *events; /* --events; NULL: none */
+    int64_t events_bytes; /* of the file */
+    FILE *events;         /* --events; NULL: none */
     char events_sha256[SIM_SHA256_TEXT];
     int64_t *dropped_by; /* SIM_CAUSES of each round, from round 0 on */
-    uint64_t *peaks;     /* by round */
+    uint64_t *peaks;     /* by round, as the next */
+    double *joules;      /* of those that had work */
     int64_t n_rounds;
     int64_t of_row[SIM_ROWS]; /* trainings planned for it */
     int64_t ready_at[24];     /* devices that may train at the full hour of the first day */
@@ -139,15 +179,44 @@ typedef struct simulation {
     double worst_tenth;      /* accuracy; below 0: not known */
     double accuracy_mean;    /* over devices; below 0: not known */
     fleet_totals totals;
+    bool keeps;                        /* with --state: moments are written */
+    uint64_t moment;                   /* the number of the last one; 0: none */
+    uint64_t newest_round;             /* that a device had work of */
+    int64_t last_moment_events;        /* that there were by then */
+    char fingerprint[SIM_SHA256_TEXT]; /* of what events follow from */
 } simulation;
 
 /* ---- clients.c ---- */
 
-/* Opens pools, runtime and a client for each device that can take part; EXIT_OK or the line. */
+/* Opens pools and runtime, and says when each device that can take part comes; EXIT_OK or the line.
+ */
 int sim_clients_open(simulation *sim);
 void sim_clients_close(simulation *sim);
+/* The client of a device, taken up where the store has it; false: the line was printed. And its
+ * end, which is no end of what the store has. */
+bool sim_visit_begin(sim_client *client);
+void sim_visit_end(sim_client *client);
+/* Ends the client and leaves what it trains, and takes up another one from the journal. */
+bool sim_visit_pause(sim_client *client);
+bool sim_visit_renew(sim_client *client);
+/* A visit as it was in another process. */
+bool sim_visit_resume(sim_client *client, double begun_j, const sim_progress *before);
+/* The examples of a device; false: it has none. */
+bool sim_client_examples(const sim_client *client, dunlin_dataset_view *out_view,
+                         dunlin_source *out_source);
 /* What the device of a client stands on at the client's time. */
 const sim_moment *sim_client_moment(const sim_client *client);
+
+/* ---- energy.c: an estimate (samples/SIMULATE.md) ---- */
+
+/* Counts a piece of computing that ends now, and what a step has moved. */
+void sim_energy_compute(sim_client *client, int64_t us);
+void sim_energy_move(sim_client *client, uint64_t sent, uint64_t received);
+/* Percent of the battery, of the trace less what has been used and not been charged again. */
+double sim_client_battery(const sim_client *client, int64_t us);
+/* As sim_is_ready() and sim_ready_from_us(), with that battery. */
+bool sim_client_is_ready(const sim_client *client, int64_t us);
+int64_t sim_client_ready_from_us(const sim_client *client, int64_t us);
 
 /* ---- events.c ---- */
 
@@ -164,6 +233,14 @@ bool sim_events_end(simulation *sim);
 
 /* Tells the server the time and waits until it has done what is due; false: it has ended. */
 bool sim_server_tell(simulation *sim, int64_t us);
+
+/* ---- keep.c ---- */
+
+/* After an event: takes all clients up again, and keeps the moment, if a device has the first work
+ * of a round, `round`. EXIT_OK, or the line has been printed. */
+int sim_keep_step(simulation *sim, uint64_t round);
+/* Goes on from the last moment that was kept, if there is one. The same. */
+int sim_keep_take(simulation *sim);
 
 /* ---- steps.c ---- */
 

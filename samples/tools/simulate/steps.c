@@ -32,15 +32,23 @@ static void begin_work(simulation *sim, sim_client *client)
     client->was_interrupted = false;
     client->n_assigned++;
     sim->n_working++;
-    sim->sums[client->learner.device->class_index].n_assigned++;
+    sim->sums[client->device->class_index].n_assigned++;
 }
 
 static void count_dropped(simulation *sim, const sim_client *client, uint64_t round,
                           sim_cause cause)
 {
-    sim->sums[client->learner.device->class_index].dropped[cause]++;
+    sim->sums[client->device->class_index].dropped[cause]++;
     if (round <= (uint64_t)sim->n_rounds) {
         sim->dropped_by[round * SIM_CAUSES + (uint64_t)cause]++;
+    }
+}
+
+static void count_joules(simulation *sim, const sim_client *client, uint64_t round)
+{
+    if (round <= (uint64_t)sim->n_rounds) {
+        sim->joules[round] +=
+            client->used.compute_j + client->used.radio_j - client->visit->begun_j;
     }
 }
 
@@ -52,6 +60,7 @@ static void settle(simulation *sim)
         sim_client *client = &sim->clients[i];
         if (client->has_work) {
             client->has_work = false;
+            count_joules(sim, client, client->round);
             count_dropped(sim, client, client->round,
                           client->was_interrupted ? SIM_CAUSE_FAILURE
                           : client->was_unfit     ? SIM_CAUSE_CONDITIONS
@@ -81,14 +90,15 @@ static sim_cause find_cause(const sim_client *client, dunlin_status status,
 static void end_work(simulation *sim, sim_client *client, dunlin_status status,
                      const dunlin_round_report *report, int64_t us)
 {
-    sim_class_sums *sums = &sim->sums[client->learner.device->class_index];
+    sim_class_sums *sums = &sim->sums[client->device->class_index];
     const uint64_t round = report->round;
     client->has_work = false;
     sim->n_working--;
+    count_joules(sim, client, round);
     if (status == DUNLIN_OK && report->outcome == DUNLIN_OUTCOME_ACCEPTED) {
         client->n_accepted++;
         sums->n_accepted++;
-        sums->n_partial += client->learner.done_share < 1.0 ? 1 : 0;
+        sums->n_partial += client->visit->learner.done_share < 1.0 ? 1 : 0;
         sums->accepted_at[us % sim->devices.period_us * 24 / sim->devices.period_us]++;
         if (round <= (uint64_t)sim->n_rounds && report->peak_bytes > sim->peaks[round]) {
             sim->peaks[round] = report->peak_bytes;
@@ -109,7 +119,8 @@ static void take_end(simulation *sim, sim_client *client, dunlin_status status,
     if (status != DUNLIN_OK) {
         sim->totals.n_failed++;
         (void)snprintf(sim->totals.last_error, sizeof sim->totals.last_error, "%s: %.400s",
-                       dunlin_status_name(status), dunlin_client_last_error(client->client)->text);
+                       dunlin_status_name(status),
+                       dunlin_client_last_error(client->visit->client)->text);
     }
     if (client->has_work) {
         end_work(sim, client, status, report, us);
@@ -144,58 +155,64 @@ static int64_t transfer_us(const sim_device *device, const moved *what)
  * one when it is online or trains. */
 static int64_t allowed_us(const simulation *sim, const sim_client *client)
 {
-    const sim_device *device = client->learner.device;
-    if (!client->is_active) {
-        return sim_ready_from_us(&sim->devices, device, client->due_us);
+    if (client->visit == NULL) {
+        return sim_client_ready_from_us(client, client->due_us);
     }
-    return client->learner.is_loaded ? client->due_us
-                                     : sim_online_from_us(&sim->devices, device, client->due_us);
+    return sim_learner_is_at_work(&client->visit->learner)
+               ? client->due_us
+               : sim_online_from_us(&sim->devices, client->device, client->due_us);
 }
 
 /* When the client is due again after a step that ended at `sim->now_us`. */
 static int64_t next_due_us(simulation *sim, sim_client *client, const moved *what, int64_t wait_ms)
 {
-    const sim_device *device = client->learner.device;
+    const sim_device *device = client->device;
+    sim_learner *learner = &client->visit->learner;
     int64_t due_us =
         sim_online_end_us(&sim->devices, device, sim->now_us, transfer_us(device, what));
-    if (client->learner.is_loaded || what->n_requests == 0) {
+    if (sim_learner_is_at_work(learner) || what->n_requests == 0) {
         due_us = sim->now_us;
     }
     const int64_t waited_us = sim->now_us + wait_ms * 1000;
     due_us = due_us > waited_us ? due_us : waited_us;
-    if (client->learner.is_interrupted) {
-        client->learner.is_interrupted = false;
+    if (learner->is_interrupted) {
+        learner->is_interrupted = false;
         client->was_interrupted = true;
         due_us += AWAY_US;
     }
     return due_us;
 }
 
-/* One step of a client at its time. False: the server has ended. */
-static bool step_client(simulation *sim, int64_t index)
+/* What a step that ended the client's round leaves. */
+static int64_t end_visit(simulation *sim, sim_client *client, dunlin_status status,
+                         const dunlin_round_report *report, int64_t us)
 {
-    sim_client *client = &sim->clients[index];
+    take_end(sim, client, status, report, us);
+    client->phase = DUNLIN_PHASE_IDLE;
+    return dunlin_client_wait_ms(client->visit->client);
+}
+
+/* One step of a client at its time. False: the server has ended, or there is no client. */
+static bool step_client(simulation *sim, sim_client *client)
+{
     const int64_t begun_us = client->due_us;
-    const bool was_active = client->is_active;
+    const bool was_active = client->visit != NULL;
     dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
     int64_t wait_ms = 0;
     bool is_ended = false;
     sim->now_us = begun_us;
-    if (begun_us > sim->told_us && !sim_server_tell(sim, begun_us)) {
+    if ((begun_us > sim->told_us && !sim_server_tell(sim, begun_us)) ||
+        (!was_active && !sim_visit_begin(client))) {
         return false;
     }
     const moved before = count_moved(sim);
-    client->was_unfit =
-        client->was_unfit || !sim_is_ready(&sim->devices, client->learner.device, begun_us);
+    client->was_unfit = client->was_unfit || !sim_client_is_ready(client, begun_us);
     const dunlin_status status =
-        dunlin_client_step(client->client, 0, &wait_ms, &is_ended, &report);
+        dunlin_client_step(client->visit->client, 0, &wait_ms, &is_ended, &report);
     const moved after = count_moved(sim);
     const moved what = {after.n_requests - before.n_requests, after.sent - before.sent,
                         after.received - before.received};
-    sim_class_sums *sums = &sim->sums[client->learner.device->class_index];
-    sums->bytes_up += what.sent;
-    sums->bytes_down += what.received;
-    client->is_active = !is_ended;
+    sim_energy_move(client, what.sent, what.received);
     client->sequence++;
     if (sim->begun_us < 0 && client->phase == DUNLIN_PHASE_CHECKIN) {
         sim->begun_us = begun_us;
@@ -206,13 +223,12 @@ static bool step_client(simulation *sim, int64_t index)
         client->phase <= DUNLIN_PHASE_COMMIT) {
         begin_work(sim, client);
     }
-    if (is_ended) {
-        take_end(sim, client, status, &report, begun_us);
-        wait_ms = dunlin_client_wait_ms(client->client);
-        client->phase = DUNLIN_PHASE_IDLE;
-    }
+    wait_ms = is_ended ? end_visit(sim, client, status, &report, begun_us) : wait_ms;
     const bool may_close = was_active && what.n_requests > 0;
     client->due_us = next_due_us(sim, client, &what, wait_ms);
+    if (is_ended) {
+        sim_visit_end(client);
+    }
     return !may_close || sim_server_tell(sim, begun_us);
 }
 
@@ -270,8 +286,9 @@ static void look(simulation *sim, view *seen)
     progress_update(&seen->line, (int64_t)json_array_size(rounds), sim->flags->n_rounds, note);
 }
 
-/* The earliest event, or a second of the server's before it. False: the server has ended. */
-static bool advance(simulation *sim)
+/* The earliest event, or a second of the server's before it; the newest round that its client has
+ * had work of. False: the server has ended. */
+static bool advance(simulation *sim, uint64_t *out_round)
 {
     const int64_t index = sim_events_pop(sim);
     sim_client *client = &sim->clients[index];
@@ -288,12 +305,13 @@ static bool advance(simulation *sim)
             return false;
         }
     }
-    if (!step_client(sim, index)) {
+    if (!step_client(sim, client)) {
         return false;
     }
     if (client->due_us >= 0) {
         sim_events_push(sim, index);
     }
+    *out_round = client->has_work ? client->round : 0;
     return true;
 }
 
@@ -319,12 +337,17 @@ static int run(simulation *sim, view *seen, fleet_end *out_end)
                                 "the rounds are not over after --sim-hours %g of simulated time",
                                 sim->flags->sim_hours);
         }
-        if (!advance(sim)) {
+        uint64_t round = 0;
+        if (!advance(sim, &round)) {
             if (!fleet_server_is_alive(sim->server)) {
                 return EXIT_FAILED; /* the line has been printed */
             }
             return program_fail(&fleet_program, "the server at %s does not keep the time any more",
                                 sim->server->url);
+        }
+        const int kept = sim_keep_step(sim, round);
+        if (kept != EXIT_OK) {
+            return kept;
         }
         if (clock_ms() - seen->looked_ms > LOOK_MS) {
             look(sim, seen);

@@ -89,6 +89,21 @@ int64_t sim_online_end_us(const sim_devices *devices, const sim_device *device, 
     }
 }
 
+int64_t sim_charging_us(const sim_devices *devices, const sim_device *device, int64_t from_us,
+                        int64_t to_us, int64_t most_us)
+{
+    int64_t sum_us = 0;
+    while (from_us < to_us && sum_us < most_us) {
+        const int64_t change_us = sim_next_change_us(devices, device, from_us);
+        const int64_t until_us = change_us < to_us ? change_us : to_us;
+        if ((sim_moment_at(devices, device, from_us)->state & SIM_CHARGING) != 0) {
+            sum_us += until_us - from_us;
+        }
+        from_us = until_us;
+    }
+    return sum_us < most_us ? sum_us : most_us;
+}
+
 uint64_t sim_least_memory(const sim_device *device)
 {
     uint64_t least = UINT64_MAX;
