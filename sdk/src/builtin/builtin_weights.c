@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define BLOCK_FLOATS 2048
+#define TILE_ROWS 16
+#define TILE_FLOATS 256
 
 void dunlin__builtin_free_tensors(dunlin_builtin *builtin)
 {
@@ -118,31 +120,74 @@ typedef struct on_the_way {
     uint64_t key;
 } on_the_way;
 
-/* A tensor's values into the trainer, from `place` of its flat order on. */
-static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
-                                 int32_t index, int64_t place, const on_the_way *way)
+/* Where a tensor's values go, and how. */
+typedef struct tensor_copy {
+    dunlin_builtin *builtin;
+    const dunlin_weights_reader *from;
+    int32_t index;
+    int64_t place; /* of its first value in the trainer's flat order */
+    const on_the_way *way;
+} tensor_copy;
+
+/* At most BLOCK_FLOATS of them. */
+static dunlin_status copy_block(const tensor_copy *copy, int64_t first, int64_t n)
 {
-    const dunlin_weights_tensor *tensor = &from->tensors[index];
+    const dunlin_weights_reader *from = copy->from;
+    const on_the_way *way = copy->way;
     float block[BLOCK_FLOATS];
+    dunlin_status status = from->read_fn(from->ctx, copy->index, first, n, block);
+    if (way->is_variance && status == DUNLIN_OK) {
+        raise_to_zero(block, n);
+    }
+    if (way->unit > 0.0F && status == DUNLIN_OK) {
+        dunlin__rounding_apply(way->key, way->unit, first, n, block);
+    }
+    if (status == DUNLIN_OK) {
+        status = dunlin_trainer_set_weights(copy->builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
+                                            copy->place + first, n, block);
+    }
+    return status;
+}
+
+/* A trainer keeps a dense layer's weights transposed, so that neighbours of a row lie far apart
+ * there, and those of a column in one line of the cache: a tile of rows is written at a time. */
+static dunlin_status copy_rows(const tensor_copy *copy, int64_t n_rows, int64_t n_row)
+{
+    for (int64_t top = 0; top < n_rows; top += TILE_ROWS) {
+        const int64_t bottom = top + TILE_ROWS < n_rows ? top + TILE_ROWS : n_rows;
+        for (int64_t first = 0; first < n_row; first += TILE_FLOATS) {
+            const int64_t left = n_row - first;
+            for (int64_t row = top; row < bottom; row++) {
+                DUNLIN_TRY(
+                    copy_block(copy, row * n_row + first, left < TILE_FLOATS ? left : TILE_FLOATS));
+            }
+        }
+    }
+    return DUNLIN_OK;
+}
+
+/* A tensor's values into the trainer. */
+static dunlin_status copy_values(const tensor_copy *copy)
+{
+    const dunlin_weights_tensor *tensor = &copy->from->tensors[copy->index];
+    const dunlin_shape *shape = &tensor->shape;
+    if (shape->n_dims == 2 && shape->dims[0] > 1 && shape->dims[1] >= 2 * TILE_FLOATS) {
+        return copy_rows(copy, shape->dims[0], shape->dims[1]);
+    }
     for (int64_t done = 0; done < tensor->n_elements;) {
         const int64_t n = block_of(tensor, done);
-        dunlin_status status = from->read_fn(from->ctx, index, done, n, block);
-        if (way->is_variance && status == DUNLIN_OK) {
-            raise_to_zero(block, n);
-        }
-        if (way->unit > 0.0F && status == DUNLIN_OK) {
-            dunlin__rounding_apply(way->key, way->unit, done, n, block);
-        }
-        if (status == DUNLIN_OK) {
-            status = dunlin_trainer_set_weights(builtin->slot->trainer, DUNLIN_WEIGHTS_ALL,
-                                                place + done, n, block);
-        }
-        if (status != DUNLIN_OK) {
-            return fail_load(builtin, status, tensor);
-        }
+        DUNLIN_TRY(copy_block(copy, done, n));
         done += n;
     }
     return DUNLIN_OK;
+}
+
+static dunlin_status copy_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *from,
+                                 int32_t index, int64_t place, const on_the_way *way)
+{
+    const tensor_copy copy = {builtin, from, index, place, way};
+    const dunlin_status status = copy_values(&copy);
+    return status == DUNLIN_OK ? DUNLIN_OK : fail_load(builtin, status, &from->tensors[index]);
 }
 
 static dunlin_status load_tensor(dunlin_builtin *builtin, const dunlin_weights_reader *base,
