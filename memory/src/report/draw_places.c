@@ -61,7 +61,11 @@ static void draw_place(const drawing *out, const dunlin_plan_allocation *place)
         "<rect x=\"%.1f\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" class=\"p c%d\"><title>", x, y,
         width, height, (int)mem_class);
     dunlin__draw_put_escaped(&out->to, name == NULL ? "unnamed" : name);
-    const char *stored = is_workspace ? "workspace" : out->graph->tensors[place->tensor].stored;
+    static const char *const stored_names[] = {[DUNLIN_MEM_AS_COMPUTED] = NULL,
+                                               [DUNLIN_MEM_IN_BF16] = "bf16",
+                                               [DUNLIN_MEM_IN_INT8] = "int8"};
+    const char *stored =
+        is_workspace ? "workspace" : stored_names[out->graph->tensors[place->tensor].stored];
     dunlin__draw_put(
         &out->to, "%s%s: %s%s%s at %" PRIu64 ", steps %" PRIu32 " to %" PRIu32 "</title></rect>\n",
         stored != NULL ? ", " : "", stored != NULL ? stored : "", size.text,

@@ -63,7 +63,10 @@ Test(storage_plan, a_device_that_does_not_know_it_gets_no_work)
     test_device knows;
     test_device other;
     test_server_folder(&fixture);
-    test_server_open(&fixture, ", \"plan\": {\"lr\": 0.1, \"storage\": \"int8\"}", 0);
+    test_server_open(&fixture,
+                     ", \"rounds\": 10, \"cohort\": 1, \"plan\": {\"lr\": 0.1, "
+                     "\"storage\": \"int8\"}",
+                     0);
     test_device_make(&other, &fixture);
     cr_assert_eq(test_enrol(&other, -1), 200);
     cr_expect_not(test_take_work(&other));

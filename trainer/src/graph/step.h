@@ -31,11 +31,11 @@ typedef struct dunlin_step_tensor {
     bool follows_batch; /* n_elements are those for the batch that the step was built for */
     bool is_part;       /* of `parent`, some of the channels of each of its rows */
     uint32_t parent;
+    uint32_t drawn_as; /* int8 is rounded by draws keyed with this number; NONE: to the nearest */
     int64_t parent_offset;   /* in elements */
     uint32_t n_mask_reads;   /* of its reads, those that only ask whether an element was clipped */
     int32_t scaled_channels; /* of a row: it is int8 with scales (scaled.h), whatever dtype says; 0:
                                 it is as dtype says */
-    uint32_t drawn_as; /* that is rounded by draws keyed with this number; NONE: to the nearest */
 } dunlin_step_tensor;
 
 typedef struct dunlin_step_op dunlin_step_op;

@@ -41,6 +41,13 @@ typedef enum dunlin_mem_class {
 /* "weights", "activations" ...; never NULL. */
 const char *dunlin__mem_class_name(dunlin_mem_class mem_class);
 
+/* In what a tensor is stored. */
+typedef enum dunlin_mem_stored {
+    DUNLIN_MEM_AS_COMPUTED = 0,
+    DUNLIN_MEM_IN_BF16,
+    DUNLIN_MEM_IN_INT8
+} dunlin_mem_stored;
+
 /* Exactly one of sample_bytes and fixed_bytes is not 0. */
 typedef struct dunlin_mem_tensor {
     const char *name; /* borrowed, for dumps */
@@ -59,10 +66,9 @@ typedef struct dunlin_mem_tensor {
     bool follows_batch;
     uint32_t parent; /* DUNLIN_MEM_NONE, or the tensor this one is a part of (concat); of the same
                         kind */
+    uint8_t stored;  /* dunlin_mem_stored, for drawings */
     uint64_t parent_offset; /* where the part's first byte lies in the parent (within each sample,
                                if batch-indexed) */
-    const char *stored; /* for drawings: in what it is stored, if in fewer bits than it is computed
-                           in; else NULL. Borrowed */
 } dunlin_mem_tensor;
 
 typedef enum dunlin_mem_mode {

@@ -49,14 +49,11 @@ static uint64_t part_offset(const dunlin_step_tensor *tensor)
                            : 0;
 }
 
-/* NULL: as it is computed. */
-static const char *stored_in(const dunlin_step_tensor *tensor)
+static dunlin_mem_stored stored_in(const dunlin_step_tensor *tensor)
 {
-    if (!dunlin__narrow_is(tensor)) {
-        return NULL;
-    }
-    return dunlin_storage_name(dunlin__narrow_is_scaled(tensor) ? DUNLIN_STORAGE_INT8
-                                                                : DUNLIN_STORAGE_BF16);
+    return dunlin__narrow_is_scaled(tensor) ? DUNLIN_MEM_IN_INT8
+           : dunlin__narrow_is(tensor)      ? DUNLIN_MEM_IN_BF16
+                                            : DUNLIN_MEM_AS_COMPUTED;
 }
 
 static dunlin_status lower_tensors(const dunlin_step_graph *step, bool pins_fixed,
@@ -77,7 +74,7 @@ static dunlin_status lower_tensors(const dunlin_step_graph *step, bool pins_fixe
                                              !from->is_per_slice && !from->is_persistent,
                                 .parent = from->is_part ? from->parent : DUNLIN_MEM_NONE,
                                 .parent_offset = part_offset(from),
-                                .stored = stored_in(from)};
+                                .stored = (uint8_t)stored_in(from)};
         uint64_t aligned = 0;
         if (from->is_persistent &&
             (!dunlin__align_u64(bytes, DUNLIN_MEM_ALIGN, &aligned) ||
