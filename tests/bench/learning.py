@@ -9,7 +9,7 @@ by AdamW, an epoch's last batch left out, on one thread. PyTorch's side begins w
 each step from the log; the order of the examples and the draws of windows are its own. Before it trains, its loss on the test split with
 those weights must be ours: so that data, network and weights are the same.
 
-FILE gets a row for each task, seed and side as soon as it is there, and rows that are there already are not made again, so a run that was
+FILE gets a row for each task, seed and side as soon as it is there, and rows that are there already are kept, so a run that was
 ended goes on where it was; with another recipe (--epochs, --images, --steps) they are others, and are told apart. At the end a line for each task: both
 means over the seeds with their standard errors, the difference, and whether it is below two standard errors of it. --steps N: so many steps
 of each, to try the script. 77 without PyTorch and onnx.

@@ -172,10 +172,9 @@ typedef struct dunlin_trainer_options {
     float label_smoothing; /* CROSS_ENTROPY, SOFT_CROSS_ENTROPY: in [0, 1) */
     /*
      * CROSS_ENTROPY: examples with this label do not count, as with PyTorch's ignore_index: not in
-     * the loss, not in its divisor, not in the shares of right answers. They still pass through the
-     * network, so batch norm sees them. Of several outputs it holds for each that is over labels,
-     * and one that has none of a batch adds nothing to its loss. The labels of a whole batch are
-     * read before its first slice runs, so every example is asked for once more a step.
+     * the loss, its divisor and the shares of right answers. They pass through the network, so
+     * batch norm sees them. With several outputs so in each; one without any label in a batch adds
+     * nothing. All labels of a batch are read before its first slice: one more read a step.
      */
     int32_t ignore_label;
     bool has_ignore_label;
