@@ -191,8 +191,10 @@ ALWAYS_INLINE void quantise_pairs(const float *x, int32_t n, vfloat inverse, int
     const vint most = vint_min(q, (vint){0} + DUNLIN_INT_MOST_PAIR);
     const vint high = (most + (1 << (LOW_BITS - 1))) >> LOW_BITS;
     const vint low = most - high * (1 << LOW_BITS);
-    vint_store_chars(out, signed_as(high, of.sign), n);
-    vint_store_chars(out_low, signed_as(low, of.sign), n);
+    if (out != NULL) {
+        vint_store_chars(out, signed_as(high, of.sign), n);
+        vint_store_chars(out_low, signed_as(low, of.sign), n);
+    }
     lanes->largest = vint_max(lanes->largest, of.magnitude);
     lanes->n_clipped -= (vint)(q > DUNLIN_INT_MOST_PAIR);
 }
