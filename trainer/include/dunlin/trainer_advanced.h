@@ -177,8 +177,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_begin_parameter(dunlin_
  * weights of 16 bits the model has the upper eight, which the trainer multiplies. Models like this
  * are not read back: their nodes are refused by name.
  *
- * @return OK; UNSUPPORTED in float32; STATE: a value has no scale yet, since no step and no
- * evaluation has run; whatever dunlin_trainer_export_onnx() returns.
+ * @return OK; UNSUPPORTED in float32, and where a name of the network ends as those that the file
+ * makes up (NAME/scale, /int8, /sum, /rounded, /dequantized); STATE: a value has no scale yet,
+ * since no step and no evaluation has run; whatever dunlin_trainer_export_onnx() returns.
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_export_qdq(dunlin_trainer *trainer,
                                                                     const char *path);

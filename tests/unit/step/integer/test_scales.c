@@ -298,6 +298,58 @@ Test(qdq, a_model_that_was_a_file_is_one_too)
     check_cases(cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
+/* In a file: each `from` becomes `to`, which is as long. */
+static void rename_in_file(const char *path, const char *from, const char *to)
+{
+    static char bytes[65536];
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file, "%s", path);
+    const size_t n = fread(bytes, 1, sizeof bytes, file);
+    cr_assert(n < sizeof bytes && strlen(from) == strlen(to));
+    for (size_t i = 0; i + strlen(from) <= n; i++) {
+        if (memcmp(bytes + i, from, strlen(from)) == 0) {
+            memcpy(bytes + i, to, strlen(to));
+        }
+    }
+    rewind(file);
+    cr_assert_eq(fwrite(bytes, 1, n, file), n);
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* A file with a tensor whose name is that of another one's scale. */
+Test(qdq, a_name_that_the_file_makes_up_is_refused)
+{
+    dunlin_builder *builder = NULL;
+    const dunlin_shape shape = {.n_dims = 1, .dims = {6}};
+    const dunlin_trainer_options options = integer_options(8);
+    char *path = test_temp_path("taken.onnx");
+    char *out = test_temp_path("taken.qdq.onnx");
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value y =
+        dunlin_builder_dense(builder, "a", dunlin_builder_input(builder, "x", &shape), 5);
+    y = dunlin_builder_dense(builder, "b123456", dunlin_builder_relu(builder, y), 4);
+    y = dunlin_builder_dense(builder, "c", dunlin_builder_relu(builder, y), 4);
+    dunlin_model *made = integer_finish(builder, y);
+    dunlin_trainer *trainer = test_create(made, &options);
+    cr_assert_eq(dunlin_trainer_export_onnx(trainer, path), DUNLIN_OK);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(made);
+    rename_in_file(path, "b123456/out", "a/out/scale");
+    dunlin_model *model = read_net(path);
+    trainer = test_create(model, &options);
+    test_fit_epochs(trainer, model, 1);
+    cr_expect_eq(dunlin_trainer_export_qdq(trainer, out), DUNLIN_UNSUPPORTED);
+    test_expect_text(trainer, "'a/out/scale' has a name that a QDQ model gives");
+    cr_expect_neq(access(out, F_OK), 0, "a file is there");
+    cr_expect_eq(dunlin_trainer_export_onnx(trainer, out), DUNLIN_OK);
+    (void)unlink(path);
+    (void)unlink(out);
+    free(path);
+    free(out);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
 static dunlin_status count_bytes(void *ctx, const void *bytes, size_t n)
 {
     (void)bytes;

@@ -55,6 +55,11 @@ static dunlin_status put_graph(dunlin_onnx_writer *writer, dunlin_error *error)
         return dunlin__fail(error, DUNLIN_LIMIT, "onnx", 0,
                             "a name would be longer than %d characters", DUNLIN_NET_MAX_NAME);
     }
+    if (writer->taken != NULL) {
+        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "onnx", 0,
+                            "'%.100s' has a name that a QDQ model gives to a tensor of its own",
+                            writer->taken);
+    }
     if (writer->graph.has_failed || writer->constants.has_failed) {
         return dunlin__fail(error, DUNLIN_MEMORY, "onnx", 0, "no memory for a graph of %zu nodes",
                             net->n_nodes);

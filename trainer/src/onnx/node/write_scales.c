@@ -14,11 +14,29 @@
 #define ZERO_NAME "dunlin/zero"
 #define ROUNDED_SUFFIX "/rounded"
 
+/* The network's own name for something else. */
+static const char *find_name(const dunlin_net *net, const char *name)
+{
+    for (uint32_t i = 0; i < net->n_params; i++) {
+        if (strcmp(net->params[i].name, name) == 0) {
+            return net->params[i].name;
+        }
+    }
+    for (uint32_t i = 0; i < net->n_values; i++) {
+        if (strcmp(net->values[i].name, name) == 0) {
+            return net->values[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* A made-up name, which no other tensor may have. */
 static const char *suffixed(dunlin_onnx_writer *writer, const char *name, const char *suffix,
                             char room[DUNLIN_NET_MAX_NAME + 1])
 {
     const int n = snprintf(room, DUNLIN_NET_MAX_NAME + 1, "%s%s", name, suffix);
     writer->is_name_long = writer->is_name_long || n < 0 || n > DUNLIN_NET_MAX_NAME;
+    writer->taken = writer->taken != NULL ? writer->taken : find_name(writer->net, room);
     return room;
 }
 
@@ -119,6 +137,7 @@ void dunlin__onnx_put_scales(dunlin_onnx_writer *writer)
     if (writer->scales == NULL) {
         return;
     }
+    writer->taken = find_name(net, ZERO_NAME);
     put_constant(writer, ZERO_NAME, ELEMENT_INT8, &zero, sizeof zero);
     for (uint32_t i = 0; i < net->n_params; i++) {
         (void)suffixed(writer, net->params[i].name, "/scale", scale);

@@ -29,6 +29,7 @@ struct dunlin_onnx_writer {
     const dunlin_net_node *net_node;
     const char *op_type;
     bool is_name_long; /* a made-up name passed the limit that readers of ours accept */
+    const char *taken; /* a name of the network that a made-up one is, too; NULL: none */
 };
 
 /*
