@@ -16,7 +16,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -359,11 +358,4 @@ bool dunlin__server_task_is_judged(const dunlin__server_task *task)
 bool dunlin__server_task_judges(const dunlin__server_task *task, uint64_t round)
 {
     return task->judge_every < 2 || round % task->judge_every == 0 || round == task->rounds;
-}
-
-uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)
-{
-    double wanted = ceil((double)task->cohort * task->over_select - 1e-9);
-    double most = task->n_clients != 0 ? task->n_clients : DUNLIN_SERVER_CLIENTS;
-    return (uint32_t)(wanted < most ? wanted : most);
 }

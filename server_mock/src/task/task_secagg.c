@@ -177,25 +177,3 @@ dunlin_status dunlin__task_read_secagg(const dunlin__task_place *at, const json_
                : dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: secagg: %s", at->file,
                               why.text);
 }
-
-dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, uint64_t n_values)
-{
-    const dunlin__server_secagg *secagg = &task->secagg;
-    const bool has_noise = secagg->noise_scale > 0;
-    return (dunlin__secagg_plan){.session = {.size = DUNLIN_SERVER_SECAGG_SESSION_BYTES},
-                                 .n_neighbours = secagg->n_neighbours,
-                                 .threshold = secagg->threshold,
-                                 .ring_bits = secagg->ring_bits,
-                                 .check_consistency = secagg->check_consistency,
-                                 .version = has_noise ? 2 : 1,
-                                 .n_cohort = secagg->n_cohort,
-                                 .least_devices = secagg->least_devices,
-                                 .n_values = n_values,
-                                 .clip = (float)secagg->clip,
-                                 .value_limit = secagg->value_limit,
-                                 .weight_limit = secagg->weight_limit,
-                                 .noise_kind = has_noise ? DUNLIN_V1_SECAGG_NOISE_GAUSSIAN
-                                                         : DUNLIN_V1_SECAGG_NOISE_NONE,
-                                 .noise_scale = secagg->noise_scale,
-                                 .least_honest = secagg->least_honest};
-}

@@ -125,22 +125,6 @@ ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const
 
 #endif
 
-/* By the way of K(int_store), a run of channels of one pixel. */
-void K(int_store_run)(int_target *target, const int_run *sums, int64_t n, int64_t at)
-{
-    int32_t ints[RUN_CHANNELS];
-    const int64_t rows[1] = {at};
-    int_target here = *target;
-    const int_block block = {.target = &here};
-    here.at = rows;
-    run_ints(sums, ints);
-    for (int64_t i = 0; i < n; i += INT_WIDTH) {
-        K(int_store)(&block, 0, 1, i, min_i64(INT_WIDTH, n - i), ints + i);
-    }
-    target->count = here.count;
-    target->largest = here.largest;
-}
-
 /* The taps of a line of pixels: where each lies, and how far it goes with the next pixel. */
 typedef struct tap_line {
     const int8_t *at[INT_DEPTHWISE_TAPS + RUN_GROUP];
