@@ -375,9 +375,7 @@ DUNLIN_API const char *dunlin_outcome_name(dunlin_outcome outcome);
 typedef enum dunlin_epsilon_kind {
     DUNLIN_EPSILON_NONE = 0,             /* there is none */
     DUNLIN_EPSILON_STATED_BY_SERVER = 1, /* signed by the server, which adds the noise */
-    /* Reckoned on the device: noise that each device adds before the mask, rounds by the separation
-       that this one keeps. It holds if as many of the others as the terms count on are honest. */
-    DUNLIN_EPSILON_PROVED_HERE = 2
+    DUNLIN_EPSILON_PROVED_HERE = 2       /* reckoned here: each device adds noise (PRIVACY.md) */
 } dunlin_epsilon_kind;
 
 /** Who can see a single device's update. */

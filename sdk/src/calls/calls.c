@@ -63,9 +63,10 @@ dunlin_status dunlin__call_refused(dunlin_client *client, const dunlin_http_repl
     }
     const dunlin__status_meaning *meaning = dunlin__status_describe(out_status->code);
     out_fault->is_permanent = meaning->is_permanent;
+    out_fault->is_gone = is_gone(client, out_status->code);
     out_fault->is_closed = out_status->code == DUNLIN_V1_STATUS_CODE_EXPIRED ||
                            out_status->code == DUNLIN_V1_STATUS_CODE_STALE_ROUND ||
-                           is_gone(client, out_status->code);
+                           out_fault->is_gone;
     out_fault->is_unknown_device = out_status->code == DUNLIN_V1_STATUS_CODE_UNAUTHENTICATED;
     if (out_status->retry_after_ms > 0 && out_status->retry_after_ms < DUNLIN_WIRE_MAX_WAIT_MS) {
         out_fault->retry_after_ms = (int64_t)out_status->retry_after_ms;

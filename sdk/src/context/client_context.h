@@ -143,6 +143,7 @@ struct dunlin_client {
 typedef struct dunlin__fault {
     bool is_permanent;
     bool is_closed;
+    bool is_gone;           /* closed, since the server has not what was asked for */
     bool is_unknown_device; /* the server does not know our key */
     int64_t retry_after_ms; /* -1: none */
 } dunlin__fault;

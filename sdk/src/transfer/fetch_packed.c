@@ -73,7 +73,7 @@ static const dunlin_v1_packed_base_t *packed_base(const packed_job *job)
 /* Another way of fetching may help: the bytes are at fault, not the network or the storage. */
 static bool is_of_bytes(dunlin_status status, const dunlin__fault *fault)
 {
-    return fault->is_permanent && !fault->is_closed && !fault->is_unknown_device &&
+    return fault->is_permanent && fault->is_closed == fault->is_gone && !fault->is_unknown_device &&
            status != DUNLIN_STOPPED;
 }
 
