@@ -301,7 +301,7 @@ Test(sets, names_and_folders_are_checked)
     while (dunlin_dataset_known(n_known) != NULL) {
         n_known++;
     }
-    cr_assert_eq(n_known, 17);
+    cr_assert_eq(n_known, 19);
     cr_assert_null(dunlin_dataset_known(-1));
 }
 
