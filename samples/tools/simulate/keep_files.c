@@ -66,6 +66,7 @@ static bool make_folder(const char *path)
 /* One file, or a folder with its files; what lies deeper does not exist here. */
 static bool link_entry(const char *from, const char *to);
 
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as the folders, which are two */
 static bool link_entries(const char *from, const char *to, const char *prefix)
 {
     DIR *folder = opendir(from);
