@@ -83,17 +83,25 @@ static void floor_variance(const dunlin_model *network, int32_t parameter, float
     }
 }
 
+/* A tensor of the app's model, and the parameter of the network that it is. */
+typedef struct tensor_of {
+    const dunlin_model *network;
+    const dunlin_weights_reader *set;
+    int32_t parameter;
+    int32_t index; /* in the set */
+} tensor_of;
+
 /* A block of a tensor's values, as a network takes them. */
-static dunlin_status read_block(const dunlin_model *network, int32_t parameter,
-                                const dunlin_weights_reader *set, int32_t index, int64_t first,
-                                int64_t n, float *block, dunlin_error *error)
+static dunlin_status read_block(const tensor_of *from, int64_t first, int64_t n, float *block,
+                                dunlin_error *error)
 {
-    const dunlin_status status = set->read_fn(set->ctx, index, first, n, block);
+    const dunlin_weights_reader *set = from->set;
+    const dunlin_status status = set->read_fn(set->ctx, from->index, first, n, block);
     if (status != DUNLIN_OK) {
         return dunlin__fail(error, status, "app model", 0, "tensor %.100s cannot be read: %s",
-                            set->tensors[index].name, dunlin_status_text(status));
+                            set->tensors[from->index].name, dunlin_status_text(status));
     }
-    floor_variance(network, parameter, block, n);
+    floor_variance(from->network, from->parameter, block, n);
     return DUNLIN_OK;
 }
 
@@ -107,10 +115,11 @@ static dunlin_status fill_parameter(const dunlin_model *network, int32_t paramet
     int32_t index = 0;
     DUNLIN_TRY(dunlin_model_parameter(network, parameter, &info));
     DUNLIN_TRY(find_tensor(set, &info, &index, error));
+    const tensor_of from = {network, set, parameter, index};
     for (int64_t done = 0; done < info.n_elements;) {
         const int64_t left = info.n_elements - done;
         const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
+        DUNLIN_TRY(read_block(&from, done, n, block, error));
         DUNLIN_TRY(dunlin_predictor_set_weights(predictor, DUNLIN_WEIGHTS_ALL, *place + done, n,
                                                 block, error));
         done += n;
@@ -177,9 +186,10 @@ static dunlin_status begin_parameter(const dunlin_model *network, int32_t parame
     float block[BLOCK_FLOATS];
     float largest = 0.0F;
     float unit = 0.0F;
+    const tensor_of from = {network, set, parameter, index};
     for (int64_t done = 0; done < n_elements; done += BLOCK_FLOATS) {
         const int64_t n = n_elements - done < BLOCK_FLOATS ? n_elements - done : BLOCK_FLOATS;
-        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
+        DUNLIN_TRY(read_block(&from, done, n, block, error));
         for (int64_t i = 0; i < n; i++) {
             /* Not a number stays, so that it is refused by name. */
             largest = fabsf(block[i]) <= largest ? largest : fabsf(block[i]);
@@ -202,10 +212,11 @@ static dunlin_status fill_of_trainer(const dunlin_model *network, int32_t parame
     if (dunlin_trainer_n_scales(trainer) > 0) {
         status = begin_parameter(network, parameter, set, index, trainer, error);
     }
+    const tensor_of from = {network, set, parameter, index};
     for (int64_t done = 0; status == DUNLIN_OK && done < info.n_elements; done += BLOCK_FLOATS) {
         const int64_t left = info.n_elements - done;
         const int64_t n = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
-        DUNLIN_TRY(read_block(network, parameter, set, index, done, n, block, error));
+        DUNLIN_TRY(read_block(&from, done, n, block, error));
         status = dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_ALL, *place + done, n, block);
     }
     if (status != DUNLIN_OK && (error == NULL || error->status == DUNLIN_OK)) {
