@@ -327,9 +327,10 @@ static dunlin_status judge_all(dunlin__evaluator *evaluator, double *out_accurac
 {
     const size_t n = dunlin__evaluator_n_pieces(evaluator);
     dunlin__figures *pieces = dunlin__alloc_zeroed(&evaluator->alloc, n, sizeof *pieces);
-    dunlin_status status = pieces != NULL ? DUNLIN_OK
-                                          : dunlin__fail(error, DUNLIN_MEMORY, "evaluate", 0,
-                                                         "%zu pieces of the test set", n);
+    dunlin_status status = DUNLIN_OK;
+    if (pieces == NULL) {
+        return dunlin__fail(error, DUNLIN_MEMORY, "evaluate", 0, "%zu pieces of the test set", n);
+    }
     for (size_t i = 0; i < n && status == DUNLIN_OK; i++) {
         status = dunlin__evaluator_judge(evaluator, i, &pieces[i], error);
     }
