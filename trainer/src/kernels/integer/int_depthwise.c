@@ -213,8 +213,7 @@ static void depthwise_task(void *ctx, size_t task)
     const int8_t *source =
         job->source + sample * view->h.n_source * view->w.n_source * job->channels;
     tap_line taps;
-    taps.next = 0;
-    taps.moved = 0;
+    memset(&taps, 0, sizeof taps);
     int_target target = int_target_of(call, job->is_input_grad);
 #if DOT_OFFSET != 0
     run_count count = {{0}, 0};

@@ -78,7 +78,7 @@ static void shift_row(const int8_t *restrict from, int64_t n, int32_t shift, int
 {
     const uint16_t half = (uint16_t)int_half(shift);
     for (int64_t i = 0; i < n; i++) {
-        const int16_t v = from[i];
+        const int16_t v = (int16_t)from[i];
         const uint16_t size = (uint16_t)(v < 0 ? -v : v);
         const int16_t q = (int16_t)((uint16_t)(size + half) >> shift);
         to[i] = (int8_t)(v < 0 ? -q : q);

@@ -104,11 +104,20 @@ static void store(const dunlin_int_pool_call *call, const int64_t *sums, int64_t
     count->n_clipped += n_clipped;
 }
 
-/* Channels [c, c + n) of input pixel (iy, ix) of a sample: those of maxima in `maxima`. */
-static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy, int64_t ix,
-                   int64_t c, int64_t n, int64_t *sums, int16_t *maxima)
+/* Channels [c, c + n) of input pixel (y, x) of a sample. */
+typedef struct input_run {
+    int64_t sample, y, x, c, n;
+} input_run;
+
+/* The errors of a run: those of maxima in `maxima`. */
+static void gather(const dunlin_int_pool_call *call, const input_run *run, int64_t *sums,
+                   int16_t *maxima)
 {
     const dunlin_pool_shape *shape = call->shape;
+    const int64_t iy = run->y;
+    const int64_t ix = run->x;
+    const int64_t c = run->c;
+    const int64_t n = run->n;
     const int64_t step_h = pool_step(shape->dilation_h);
     const int64_t step_w = pool_step(shape->dilation_w);
     const int_pool_cover rows =
@@ -119,7 +128,7 @@ static void gather(const dunlin_int_pool_call *call, int64_t sample, int64_t iy,
         const int64_t i = tap_of(iy, oy, step_h, shape->stride_h, shape->pad_top);
         for (int64_t ox = columns.first; i >= 0 && ox < columns.end; ox++) {
             const int64_t j = tap_of(ix, ox, step_w, shape->stride_w, shape->pad_left);
-            const int64_t pixel = (sample * shape->out_h + oy) * shape->out_w + ox;
+            const int64_t pixel = (run->sample * shape->out_h + oy) * shape->out_w + ox;
             const int64_t at = pixel * shape->channels + c;
             if (j < 0) {
                 continue;
@@ -175,7 +184,7 @@ static void pool_grad_task(void *ctx, size_t task)
             } else {
                 memset(sums, 0, (size_t)n * sizeof *sums);
             }
-            gather(call, sample, iy, ix, c, n, sums, maxima);
+            gather(call, &(input_run){sample, iy, ix, c, n}, sums, maxima);
             if (call->is_max) {
                 store_maxima(call, maxima, n, dx, &count);
             } else {
