@@ -178,7 +178,7 @@ Test(hostile, work_nobody_should_do)
 }
 
 /* A base that the server has not, or has no more in part, is as one of a round that is long over:
- * the device is late, waits for its window, and nothing is learnt or left behind. */
+ * the device is late, waits for its window, and nothing is learnt and no file stays. */
 Test(hostile, work_whose_base_is_gone)
 {
     static const struct {
