@@ -20,8 +20,7 @@ static double *zeros(int64_t n)
 
 void net_double_open(net_double *reference, const dunlin_net *net, int64_t n, const int32_t *labels)
 {
-    *reference =
-        (net_double){.net = net, .n = n, .labels = labels, .bumped_value = DUNLIN_NET_NONE};
+    *reference = (net_double){.net = net, .n = n, .labels = labels};
     reference->params = calloc(net->n_params + 1, sizeof *reference->params);
     reference->values = calloc(net->n_values + 1, sizeof *reference->values);
     reference->masks = calloc(net->n_nodes + 1, sizeof *reference->masks);
@@ -36,6 +35,7 @@ void net_double_open(net_double *reference, const dunlin_net *net, int64_t n, co
 
 void net_double_close(net_double *reference)
 {
+    net_double_end_slopes(reference);
     for (size_t i = 0; i < reference->net->n_params; i++) {
         free(reference->params[i]);
     }
@@ -387,7 +387,7 @@ static double element_at(const net_double *reference, uint32_t node_index, int64
     return 0.0;
 }
 
-static void run_node(net_double *reference, uint32_t node_index)
+void net_double_run_node(net_double *reference, uint32_t node_index)
 {
     const dunlin_net_node *node = &reference->net->nodes[node_index];
     if (node->kind == DUNLIN_OP_BATCH_NORM) {
@@ -411,7 +411,7 @@ static void run_node(net_double *reference, uint32_t node_index)
 
 /* Of an image a row of numbers for each pixel, else for each index of all dimensions but the last.
  */
-static double mean_loss(const net_double *reference)
+double net_double_mean_loss(const net_double *reference)
 {
     const dunlin_net_value *output = &reference->net->values[reference->net->output];
     const dunlin_shape *shape = &output->shape;
@@ -436,56 +436,8 @@ static double mean_loss(const net_double *reference)
 
 double net_double_loss(net_double *reference)
 {
-    const dunlin_net *net = reference->net;
-    double *input = reference->values[net->input];
-    bool is_input = reference->bumped_value == net->input;
-    double before = is_input ? input[reference->bumped_element] : 0.0;
-    if (is_input) {
-        input[reference->bumped_element] += reference->bump;
+    for (uint32_t i = 0; i < reference->net->n_nodes; i++) {
+        net_double_run_node(reference, i);
     }
-    for (uint32_t i = 0; i < net->n_nodes; i++) {
-        run_node(reference, i);
-        if (net->nodes[i].output == reference->bumped_value) {
-            reference->values[net->nodes[i].output][reference->bumped_element] += reference->bump;
-        }
-    }
-    if (is_input) {
-        input[reference->bumped_element] = before;
-    }
-    return mean_loss(reference);
-}
-
-static bool take_slope(double below, double here, double above, double step, double tolerance,
-                       double *out_slope)
-{
-    *out_slope = (above - below) / (2.0 * step);
-    return fabs(above - 2.0 * here + below) / step <= tolerance;
-}
-
-bool net_double_value_slope(net_double *reference, uint32_t value, int64_t element, double step,
-                            double tolerance, double *out_slope)
-{
-    double here = reference->here;
-    reference->bumped_value = value;
-    reference->bumped_element = element;
-    reference->bump = step;
-    double above = net_double_loss(reference);
-    reference->bump = -step;
-    double below = net_double_loss(reference);
-    reference->bumped_value = DUNLIN_NET_NONE;
-    return take_slope(below, here, above, step, tolerance, out_slope);
-}
-
-bool net_double_param_slope(net_double *reference, uint32_t param, int64_t element, double step,
-                            double tolerance, double *out_slope)
-{
-    double here = reference->here;
-    double *place = &reference->params[param][element];
-    double before = *place;
-    *place = before + step;
-    double above = net_double_loss(reference);
-    *place = before - step;
-    double below = net_double_loss(reference);
-    *place = before;
-    return take_slope(below, here, above, step, tolerance, out_slope);
+    return net_double_mean_loss(reference);
 }
