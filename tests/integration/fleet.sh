@@ -1,13 +1,16 @@
 #!/bin/bash
 # dunlin-fleet as a user meets it: a run over HTTPS learns, the same seed gives the same figures at any thread count, what
-# is not there yet is refused, the report is whole. fleet.sh BIN-FOLDER; DUNLIN_FLEET_EXAMPLES=N shares out N examples only,
-# for builds with sanitizers.
+# is not there yet is refused, the report is whole. fleet.sh BIN-FOLDER; with DUNLIN_SHORT=1, for sanitizers, devices have few
+# examples, and 60 that no device has judge the models, not the 3,000 of the test set.
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR="$work/tmp" # a run must leave nothing there
 mkdir "$TMPDIR"
+judge=()
+few=()
+[ -z "${DUNLIN_SHORT:-}" ] || { judge=(--validation 60 --judge validation); few=("${judge[@]}" --max-examples 1000); }
 
 # expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
 expect() {
@@ -22,7 +25,7 @@ expect() {
 
 run() {
     "$bin/dunlin-fleet" --serve --clients 8 --cohort 4 --rounds 3 --dataset synthetic --partition writers --epochs 3 \
-        ${DUNLIN_FLEET_EXAMPLES:+--max-examples "$DUNLIN_FLEET_EXAMPLES"} \
+        "${few[@]}" \
         --batch 8 --budget 2MiB --lr 0.02 --seed "$1" --threads "$2" --json "$3" --report "$work/report.html" "${@:4}" >"$work/out"
 }
 
@@ -135,7 +138,7 @@ tail -c 20 "$work/report.html" | grep -q '</html>'
 
 # A text by role: the loss is a token's, and its exponential stands beside it.
 "$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles --clients 24 --cohort 4 --rounds 2 --batch 8 --lr 0.03 \
-    --seed 1 --json "$work/text.json" >"$work/out"
+    --seed 1 "${judge[@]}" --json "$work/text.json" >"$work/out"
 grep -q "perplexity " "$work/out"
 python3 - "$work/text.json" <<'PYTHON'
 import json, math, sys
@@ -148,7 +151,7 @@ PYTHON
 
 # Who says it, by role: a device has one class; server and devices make the network in the sizes of the data.
 "$bin/dunlin-fleet" --serve --model bert_tiny --dataset made_roles --max-examples 400 --partition roles --clients 10 --cohort 5 --rounds 1 \
-    --batch 8 --lr 0.03 --seed 1 --json "$work/roles.json" >"$work/out"
+    --batch 8 --lr 0.03 --seed 1 "${judge[@]}" --json "$work/roles.json" >"$work/out"
 python3 - "$work/roles.json" <<'PYTHON'
 import json, sys
 run = json.load(open(sys.argv[1]))

@@ -6,11 +6,16 @@ bin=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR="$work"
+# With sanitizers (DUNLIN_SHORT=1) 60 examples that no device has judge the models, not the 3,000 of the test set, on which
+# most of such a run's time goes.
+judge=()
+[ -z "${DUNLIN_SHORT:-}" ] || judge=(--validation 60 --judge validation)
 
 # 75 examples a device: 9 batches of 8 and a remainder of 3.
+n_examples=$((300 + (${#judge[@]} > 0 ? 60 : 0)))
 run() {
-    "$bin/dunlin-fleet" --serve --clients 4 --cohort 4 --rounds 2 --dataset synthetic --max-examples 300 --batch 8 \
-        --json "$work/$1.json" "${@:2}" >"$work/out" || { cat "$work/out"; exit 1; }
+    "$bin/dunlin-fleet" --serve --clients 4 --cohort 4 --rounds 2 --dataset synthetic --max-examples "$n_examples" --batch 8 \
+        "${judge[@]}" --json "$work/$1.json" "${@:2}" >"$work/out" || { cat "$work/out"; exit 1; }
 }
 expect() {
     local wanted=$1 text=$2 got=0

@@ -5,12 +5,16 @@
 set -euo pipefail
 bin=$1
 has_memory=${2:-ON}                                               # whether the build has runs in memory
-[ "${DUNLIN_SIMULATED:-}" = short ] && n_kills=2 || n_kills=4     # short: for sanitizers
+[ -n "${DUNLIN_SHORT:-}" ] && n_kills=2 || n_kills=4              # short: for sanitizers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR="$work/tmp" # a run must leave nothing there
 mkdir "$TMPDIR"
 cd "$work"
+# With sanitizers (DUNLIN_SHORT=1) 60 examples that no device has judge the models, not the 3,000 of the test set, on which
+# most of such a run's time goes.
+judge=()
+[ -z "${DUNLIN_SHORT:-}" ] || judge=(--validation 60 --judge validation)
 
 # expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
 expect() {
@@ -65,7 +69,7 @@ PYTHON
 # run DEVICES THREADS SEED NAME FLAG...
 run() {
     "$bin/dunlin-fleet" --serve --devices "$1" --costs "${costs:-costs.json}" "${data[@]}" --threads "$2" --seed "$3" --json "$4.json" \
-        --events "$4.csv" --lr 0.05 --windows 1000:5000 "${@:5}" >"$4.out"
+        --events "$4.csv" --lr 0.05 --windows 1000:5000 "${judge[@]}" "${@:5}" >"$4.out"
 }
 odd=(--rounds 8 --cohort 5 --over-select 1.6 --deadline 60)
 run devices 1 3 a "${odd[@]}"
@@ -149,7 +153,7 @@ killed() { # FLAG...: killed once it has come to another moment, some times; the
     for _ in $(seq $n_kills); do
         before=$(cat state/simulation.settled 2>/dev/null || echo 0)
         "$bin/dunlin-fleet" --serve --devices devices --costs costs.json "${data[@]}" --threads 2 --seed 3 --json killed.json \
-            --events killed.csv --lr 0.05 --windows 1000:5000 --transport memory --state state "$@" >killed.out 2>killed.error &
+            --events killed.csv --lr 0.05 --windows 1000:5000 --transport memory --state state "${judge[@]}" "$@" >killed.out 2>killed.error &
         running=$!
         for _ in $(seq 6000); do
             settled=$(cat state/simulation.settled 2>/dev/null || echo 0)
@@ -172,7 +176,7 @@ if [ "$has_memory" = ON ]; then
     run devices 2 3 killed "${odd[@]}" --transport memory --state state
     cmp a.csv killed.csv
     expect 1 "the simulation there is of other devices, costs or flags" "$bin/dunlin-fleet" --serve --devices devices --costs costs.json \
-        "${data[@]}" --seed 3 --lr 0.05 --windows 1000:6000 --transport memory --state state "${odd[@]}"
+        "${data[@]}" --seed 3 --lr 0.05 --windows 1000:6000 --transport memory --state state "${judge[@]}" "${odd[@]}"
     rm -r state
 fi
 # Energy: joules of each class are its watts and its bytes; batteries fall by them.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# dunlin-train on texts: usage: text.sh PROGRAM
+# dunlin-train on texts: usage: text.sh PROGRAM; with DUNLIN_SHORT=1, for sanitizers, fewer examples.
 # shellcheck source=train_lib.sh
 . "$(dirname "$0")/train_lib.sh"
 
@@ -8,7 +8,9 @@ near() {
     awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 1e-4 * b && -d < 1e-4 * b) }' || complain "$1 is not $2"
 }
 
-run 0 --model gpt_tiny --dataset made_text --max-examples 256 --epochs 2 --batch 16 --optimizer adamw --lr 0.003 --eval --seed 1 --json r.json
+n_text=256 n_speeches=1024
+[ -z "${DUNLIN_SHORT:-}" ] || n_text=64 n_speeches=256
+run 0 --model gpt_tiny --dataset made_text --max-examples $n_text --epochs 2 --batch 16 --optimizer adamw --lr 0.003 --eval --seed 1 --json r.json
 grep -q '^test accuracy .*, loss .*, perplexity ' out || complain "no perplexity: $(tail -n 2 out)"
 grep -q '^made text: .* tokens, bytes; CRC-32 ' out || complain "no note on the tokens: $(cat out)"
 near "$(value r.json test_perplexity)" "$(awk -v l="$(value r.json test_loss)" 'BEGIN { printf "%.9f", exp(l) }')"
@@ -27,7 +29,7 @@ run 1 --model gpt_tiny --dataset fashion_mnist --data . --epochs 1
 error_has "gpt_tiny reads tokens"
 
 # Who says it: a class for each row of tokens, which has padding.
-run 0 --model bert_tiny --dataset made_roles --length 48 --max-examples 1024 --epochs 2 --batch 32 --optimizer adamw --lr 0.002 --eval --top-k 1,3 --seed 1 --json b.json
+run 0 --model bert_tiny --dataset made_roles --length 48 --max-examples $n_speeches --epochs 2 --batch 32 --optimizer adamw --lr 0.002 --eval --top-k 1,3 --seed 1 --json b.json
 grep -q '^made speeches: .* tokens, 0 is padding; CRC-32 ' out || complain "no note on the tokens: $(cat out)"
 awk -v a="$(value b.json loss_first)" -v b="$(value b.json loss_last)" 'BEGIN { exit !(b < a) }' || complain "nothing was learnt: $(cat b.json)"
 [ "$(value b.json params)" = "$((4386178 - (30522 - 1024) * 128 + 8 * 129))" ] || complain "not the parameters of ten classes and 1,024 tokens: $(value b.json params)"
