@@ -84,6 +84,26 @@ configure_and_build() {
     cmake --preset "$1" "${@:2}" && cmake --build --preset "$1"
 }
 
+# What a stage's tests are chosen by.
+asan_tests=(-LE "bench|long|steps")
+release_tests=(-L "release|steps")
+# Under emulation: what the instruction set can change; all else is portable C, which --long runs.
+on_arm64='^test_(kernels|kernel_instructions|net|ops|step|golden|golden_groups|golden_pipeline|formats)$'
+
+# build_for PRESET TARGET... -- CTEST-ARGUMENT...: programs and libraries, the targets, and the tests that ctest runs so.
+build_for() {
+    local preset=$1 more=()
+    shift
+    while [ "$1" != -- ]; do
+        more+=("$1")
+        shift
+    done
+    local needed
+    needed=$(tests/support/needed.py "build/$preset" --preset "$preset" "${@:2}") || return 1
+    # shellcheck disable=SC2086
+    cmake --build --preset "$preset" --target $needed ${more[@]+"${more[@]}"}
+}
+
 # if_i386 COMMAND...: the command, or the reason why this machine has no 32-bit build.
 if_i386() {
     local reason=
@@ -142,18 +162,17 @@ do_abi() {
 # The stages: one function do_NAME each, and one row of the table, which gives the order.
 do_lint() { tests/lint/lint.sh; }
 do_build-clang() { configure_and_build dev-clang; }
-do_build-asan() { configure_and_build asan; }
-do_tests-asan() { run_tests asan -LE "bench|long|steps" -j2; }
+do_build-asan() { cmake --preset asan && build_for asan -- "${asan_tests[@]}"; }
+do_tests-asan() { run_tests asan "${asan_tests[@]}" -j2; }
 do_build-tsan() { configure_and_build tsan; }
 do_tests-tsan() { run_tests tsan -j2; }
-do_build-release() { configure_and_build release -DDUNLIN_WERROR=ON; }
-do_tests-release() { run_tests release -L "release|steps" -j2; }
+# bench_client is run by client_size.sh.
+do_build-release() { cmake --preset release -DDUNLIN_WERROR=ON && build_for release bench_client -- "${release_tests[@]}"; }
+do_tests-release() { run_tests release "${release_tests[@]}" -j2; }
 do_arm64-root() { sdk/package/foreign-root.sh arm64 build/arm64-root; }
-do_build-arm64() { configure_and_build arm64; }
-# Under emulation: what the instruction set can change; all else is portable C, which --long runs.
-on_arm64='^test_(kernels|kernel_instructions|net|ops|step|golden|golden_groups|golden_pipeline|formats)$'
+do_build-arm64() { cmake --preset arm64 && build_for arm64 -- -R "$on_arm64"; }
 do_tests-arm64() { run_tests arm64 -R "$on_arm64" -j2; }
-do_portable-arm64() { run_tests arm64 -E "$on_arm64|^test_server\$" -j2; }
+do_portable-arm64() { configure_and_build arm64 && run_tests arm64 -E "$on_arm64|^test_server\$" -j2; }
 do_i386-root() { if_i386 sdk/package/foreign-root.sh i386 build/i386-root; }
 do_build-i386() { if_i386 build_i386; }
 do_tests-i386() { if_i386 tests_i386; }
@@ -165,7 +184,7 @@ do_fuzz() { tests/fuzz/fuzz.sh build/fuzz 600; }
 do_build-coverage() { build_coverage; }
 do_coverage() { tests/coverage.sh; }
 do_build-abi() { build_abi; }
-do_tests-long() { ctest --preset release -L long; }
+do_tests-long() { cmake --build --preset release && ctest --preset release -L long; }
 do_debian13() { tests/integration/fresh_debian.sh trixie build/debian; }
 do_mutate() { tests/mutate/mutate.py; }
 
