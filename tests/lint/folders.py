@@ -76,17 +76,23 @@ def symbols(source, folders, build):
     # build/LAYER/CMakeFiles/TARGET.dir/src/FOLDER/FILE.c.o; of a kernel there is an object for each instruction set
     layer, rest = source.split("/", 1)
     defined, used = {}, set()
+    places = {}
     for path in sorted((build / layer).glob("CMakeFiles/*.dir/%s/**/*.o" % rest)):
         target = next(parent for parent in path.parents if parent.suffix == ".dir")
         place = str(path.relative_to(target / rest))[:-2]
-        if not (ROOT / source / place).exists() or folder_of("", place) not in folders:
-            continue  # of a file that has been moved
-        for line in subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout.splitlines():
-            words = line.split()
-            if len(words) == 2 and words[0] == "U":
-                used.add((place, words[1]))
-            elif len(words) == 3 and words[1] in "TDRBV":
-                defined[words[2]] = place
+        if (ROOT / source / place).exists() and folder_of("", place) in folders:  # else of a file that has been moved
+            places[str(path)] = place
+    if not places:
+        return defined, used
+    # "OBJECT: U NAME", or an address before the letter.
+    lines = subprocess.run(["nm", "-A", *places], capture_output=True, text=True, check=True).stdout.splitlines()
+    for line in lines:
+        path, rest = line.split(":", 1)
+        words = rest.split()
+        if len(words) == 2 and words[0] == "U":
+            used.add((places[path], words[1]))
+        elif len(words) == 3 and words[1] in "TDRBV":
+            defined[words[2]] = places[path]
     return defined, used
 
 
