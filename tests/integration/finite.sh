@@ -1,7 +1,7 @@
 #!/bin/bash
 # dunlin-train at rates that no network stands: whatever a run ends with, the checkpoint and the ONNX file that lie there afterwards
 # can be loaded; a run that fails says which value is not finite and leaves the files of the run before as they were.
-# finite.sh BIN-FOLDER
+# finite.sh BIN-FOLDER; with DUNLIN_SHORT=1, for sanitizers, the network that fails alone.
 set -euo pipefail
 train=$1/dunlin-train
 work=$(mktemp -d)
@@ -39,8 +39,10 @@ check() {
         grep -q ": step [0-9]*: .* is not finite" "$work/error" || fail "$name $*: $(cat "$work/error")"
 }
 
-check resnet18 8 --batch 16 --lr 100
 check mobilenet_v2 3 --batch 8 --lr 300
-check resnet18 4 --batch 8 --lr 1000
+if [ -z "${DUNLIN_SHORT:-}" ]; then
+    check resnet18 8 --batch 16 --lr 100
+    check resnet18 4 --batch 8 --lr 1000
+fi
 [ "$n_failed" -gt 0 ] || fail "no run failed: the rates are too low to test anything"
-echo "finite.sh: all files can be loaded, $n_failed of 3 runs failed"
+echo "finite.sh: all files can be loaded, $n_failed of the runs failed"
