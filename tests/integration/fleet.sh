@@ -137,8 +137,10 @@ grep -q 'synthetic' "$work/report.html"
 tail -c 20 "$work/report.html" | grep -q '</html>'
 
 # A text by role: the loss is a token's, and its exponential stands beside it.
-"$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles --clients 24 --cohort 4 --rounds 2 --batch 8 --lr 0.03 \
-    --seed 1 "${judge[@]}" --json "$work/text.json" >"$work/out"
+roles=(--clients 24 --cohort 4)
+[ -z "${DUNLIN_SHORT:-}" ] || roles=(--clients 5 --cohort 2 --max-examples 240 --validation 20 --judge validation)
+"$bin/dunlin-fleet" --serve --model gpt_tiny --dataset made_text --partition roles "${roles[@]}" --rounds 2 --batch 8 --lr 0.03 \
+    --seed 1 --json "$work/text.json" >"$work/out"
 grep -q "perplexity " "$work/out"
 python3 - "$work/text.json" <<'PYTHON'
 import json, math, sys
@@ -150,7 +152,8 @@ assert run["rounds"][1]["loss"] < run["rounds"][0]["loss"] < 4, run["rounds"]
 PYTHON
 
 # Who says it, by role: a device has one class; server and devices make the network in the sizes of the data.
-"$bin/dunlin-fleet" --serve --model bert_tiny --dataset made_roles --max-examples 400 --partition roles --clients 10 --cohort 5 --rounds 1 \
+[ -n "${DUNLIN_SHORT:-}" ] && n_speeches=160 || n_speeches=400
+"$bin/dunlin-fleet" --serve --model bert_tiny --dataset made_roles --max-examples "$n_speeches" --partition roles --clients 10 --cohort 5 --rounds 1 \
     --batch 8 --lr 0.03 --seed 1 "${judge[@]}" --json "$work/roles.json" >"$work/out"
 python3 - "$work/roles.json" <<'PYTHON'
 import json, sys
