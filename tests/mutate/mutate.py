@@ -4,7 +4,9 @@
     tests/mutate/mutate.py [--folder FOLDER] [--count N] [--seed N] [--again] [--fresh] [--list]
 
 Everything is built in FOLDER (default build/mutate): a copy of the tracked files and two builds of it (a quick one, and one
-with sanitizers, which gets what the quick one lets pass). tests/bench/results/mutations.csv has a row a change, written as it
+with sanitizers, which gets what the quick one lets pass). A program is built and run only once the ones before it have let the
+change pass: first with few random cases, by which most changes are found, then with many. What the unchanged programs take is
+kept in FOLDER/unchanged.json. tests/bench/results/mutations.csv has a row a change, written as it
 comes; an interrupted run continues after the last row, on another machine too, since the series takes hours. A change that does not compile, or that leaves the programs as they were
 to the byte, is noted and replaced by the next of the draw. --again tries the survivors anew, with the tests as they are
 now; --fresh begins from nothing; --list only prints the draw.
@@ -17,6 +19,7 @@ import argparse
 import csv
 import datetime
 import hashlib
+import json
 import os
 import pathlib
 import signal
@@ -37,7 +40,7 @@ COUNTED = ("killed", "timeout", "survived")
 
 # The programs that look at a folder's code, those that fail soonest first. The longest prefix counts.
 PROGRAMS = {
-    "memory/src": ["test_memory", "test_plan_property", "test_optimum", "test_step", "test_expected_plans", "test_plans"],
+    "memory/src": ["test_memory", "test_optimum", "test_plan_property", "test_step", "test_expected_plans", "test_plans"],
     "trainer/src/kernels": ["test_kernels", "test_ops", "test_golden"],
     "trainer/src/kernels/integer": ["test_integer", "test_integer_step", "test_products"],
     "trainer/src/integer": ["test_integer_step", "test_products", "test_integer"],
@@ -53,12 +56,15 @@ PROGRAMS = {
     "sdk/src/examples": ["test_examples", "test_sdk"],
     "sdk/src/secagg": ["test_secagg", "test_sdk", "test_network"],
 }
-# What tests with random cases do of their normal number.
-CASES = {"quick": "0.5", "sanitized": "0.2"}
+# What is tried, one after the other: the build, and what tests with random cases do of their normal number. The few cases of
+# the first are among the many of the second, which finds all that the first does, later.
+PASSES = [("quick", "0.05"), ("quick", "0.5"), ("sanitized", "0.2")]
 BUILDS = {
-    "quick": ["-DCMAKE_C_FLAGS_DEBUG=-O1"],
-    "sanitized": ["-DCMAKE_C_FLAGS_DEBUG=-O1", "-DDUNLIN_SANITIZE=address,undefined"],
+    "quick": ["-DCMAKE_C_FLAGS_DEBUG=-O2"],
+    "sanitized": ["-DCMAKE_C_FLAGS_DEBUG=-O1", "-DDUNLIN_SANITIZE=address,undefined", "-DDUNLIN_INSTRUCTION_SETS=native"],
 }
+# Hundreds of plans: minutes with sanitizers, where test_memory and test_step plan. tests/run.sh runs them without alone.
+NOT_SANITIZED = ("test_expected_plans", "test_plans")
 
 
 def programs_of(file):
@@ -75,7 +81,9 @@ class Bench:
         self.folder = folder
         self.tree = folder / "tree"
         self.configured = set()
-        self.base = {}  # (build, program): seconds and digest of the unchanged one
+        self.base = {}  # (build, program): digest of the unchanged one
+        self.seconds = {}  # (build, program, cases): what the unchanged one took
+        self.original = None  # (file, content) while a change stands in it
 
     def copy_tree(self):
         """Brings the copy up to date; files that are the same keep their time, so little is built again."""
@@ -107,9 +115,9 @@ class Bench:
     def digest(self, build, program):
         return hashlib.sha256(self.path(build, program).read_bytes()).hexdigest()
 
-    def run(self, build, program, limit_s):
+    def run(self, build, program, cases, limit_s):
         """"ok", "failed" or "timeout". Whatever the program started ends with it."""
-        environment = dict(os.environ, DUNLIN_CASES=CASES[build], ASAN_OPTIONS="abort_on_error=1:detect_leaks=1")
+        environment = dict(os.environ, DUNLIN_CASES=cases, ASAN_OPTIONS="abort_on_error=1:detect_leaks=1")
         child = subprocess.Popen(
             [self.path(build, program), "--fail-fast"],
             cwd=self.folder / build / "tests",
@@ -130,51 +138,80 @@ class Bench:
                 pass
             child.wait()
 
-    def prepare(self, build, program):
-        """Seconds and digest of the unchanged program; the tests must pass."""
-        if (build, program) not in self.base:
-            if not self.make(build, [program]):
-                sys.exit(f"mutate.py: {program} does not build; see {self.folder}/build.log")
-            start = time.monotonic()
-            result = self.run(build, program, UNCHANGED_LIMIT_S)
-            if result != "ok":
-                print(f"mutate.py: {program} ({build}) before anything is changed: {result}", file=sys.stderr)
-                sys.exit(2)
-            self.base[build, program] = (time.monotonic() - start, self.digest(build, program))
-        return self.base[build, program]
+    def restore(self):
+        """The tree without a change."""
+        if self.original is not None:
+            file, content = self.original
+            (self.tree / file).write_bytes(content)
+            self.original = None
 
-    def try_in(self, build, mutation, programs):
-        """Result and the program that saw it, of one build."""
-        for program in programs:
-            self.prepare(build, program)
+    def change(self, mutation):
+        """The tree with this change; nothing is written, and so nothing built again, where it stands already."""
+        if self.original is not None:
+            return
         target = self.tree / mutation.file
-        original = target.read_bytes()
-        lines = original.decode().split("\n")
+        content = target.read_bytes()
+        lines = content.decode().split("\n")
         assert lines[mutation.line - 1] == mutation.before, f"{mutation.file} has changed on the way"
         lines[mutation.line - 1] = mutation.after
+        self.original = (mutation.file, content)
         target.write_bytes("\n".join(lines).encode())
-        try:
-            differs = False
-            for program in programs:
-                if not self.make(build, [program]):
-                    return "invalid", ""
-                if self.digest(build, program) == self.base[build, program][1]:
-                    continue
-                differs = True
-                result = self.run(build, program, 20 + 4 * self.base[build, program][0])
+
+    def prepare(self, build, program, cases):
+        """Digest and seconds of the unchanged program; the tests must pass."""
+        if (build, program) not in self.base:
+            self.restore()
+            if not self.make(build, [program]):
+                sys.exit(f"mutate.py: {program} does not build; see {self.folder}/build.log")
+            self.base[build, program] = self.digest(build, program)
+        if (build, program, cases) not in self.seconds:
+            path = self.folder / "unchanged.json"
+            kept = json.loads(path.read_text()) if path.is_file() else {}
+            key = f"{build} {program} {cases} {self.base[build, program]}"
+            if key not in kept:
+                self.restore()
+                self.make(build, [program])
+                start = time.monotonic()
+                result = self.run(build, program, cases, UNCHANGED_LIMIT_S)
                 if result != "ok":
-                    return ("killed" if result == "failed" else "timeout"), program
-            return ("survived" if differs else "same"), ""
+                    print(f"mutate.py: {program} ({build}) before anything is changed: {result}", file=sys.stderr)
+                    sys.exit(2)
+                kept[key] = round(time.monotonic() - start, 1)
+                path.write_text(json.dumps(kept, indent=1) + "\n")
+            self.seconds[build, program, cases] = kept[key]
+        return self.base[build, program], self.seconds[build, program, cases]
+
+    def try_in(self, build, cases, mutation, programs):
+        """Result, the program that saw it, and the programs that the change makes others, of one pass."""
+        differing = []
+        try:
+            for program in programs:
+                digest, seconds = self.prepare(build, program, cases)
+                self.change(mutation)
+                if not self.make(build, [program]):
+                    return "invalid", "", differing
+                if self.digest(build, program) == digest:
+                    continue
+                differing.append(program)
+                result = self.run(build, program, cases, 20 + 4 * seconds)
+                if result != "ok":
+                    return ("killed" if result == "failed" else "timeout"), program, differing
+            return "survived", "", differing
         finally:
-            target.write_bytes(original)
+            self.restore()
 
     def try_mutation(self, mutation):
         programs = programs_of(mutation.file)
-        result, by = self.try_in("quick", mutation, programs)
-        if result == "survived":
-            result, by = self.try_in("sanitized", mutation, programs)
-            by = by and by + " with sanitizers"
-        return result, by
+        for build, cases in PASSES:
+            if build == "sanitized":
+                programs = [p for p in programs if p not in NOT_SANITIZED]
+            # A program that a change left as it was to the byte is not tried again, nor with sanitizers.
+            result, by, programs = self.try_in(build, cases, mutation, programs)
+            if result != "survived":
+                return result, by + " with sanitizers" if by and build == "sanitized" else by
+            if not programs:
+                return ("same" if build == "quick" else "survived"), ""
+        return "survived", ""
 
 
 def read_rows(path):
