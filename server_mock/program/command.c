@@ -98,6 +98,9 @@ static const arg args[] = {
     {"--stepped", ARG_I64, AT(stepped_ms), "MS",
      "simulated time, from MS since 1970 on: it comes on standard input (see RUNNING.md)", 0,
      (double)STEPPED_MOST_MS, AT(is_stepped)},
+    {"--moment", ARG_U64, AT(options.moment), "N",
+     "with --stepped: moments can be kept; goes on from moment N, with 0 from the beginning", 0, 0,
+     AT(options.keeps_moments)},
     {"--rotate-signing-key", ARG_FLAG, AT(wants_rotation), NULL,
      "with --state alone: the next key signs from now on; ends then", 0, 0, 0},
     {"--privacy", ARG_TEXT, AT(privacy), "QUESTION",
@@ -223,6 +226,7 @@ static int check(const server_command *command)
     }
     dunlin_server_options options = command->options;
     dunlin_error error = {0};
+    options.is_stepped = command->is_stepped;
     if (command->wants_rotation) {
         options.task_file = "";
     }

@@ -41,22 +41,46 @@ static dunlin_status fail_with(dunlin_error *error, dunlin_status status, const 
     return status;
 }
 
+static dunlin_status answer(stepped *time, dunlin_error *error, const char *word, int64_t number)
+{
+    return fprintf(time->out, "%s %" PRId64 "\n", word, number) > 0 && fflush(time->out) == 0
+               ? DUNLIN_OK
+               : fail_with(error, DUNLIN_IO, "standard output", strerror(errno));
+}
+
+/* "keep N", "settle N": a moment of the simulation. False: the line is another one. */
+static bool take_moment(stepped *time, dunlin_server *server, const char *line,
+                        dunlin_status *out_status, dunlin_error *error)
+{
+    int64_t number = 0;
+    const bool keeps = strncmp(line, "keep ", 5) == 0;
+    if ((!keeps && strncmp(line, "settle ", 7) != 0) ||
+        !stepped_parse(line + (keeps ? 5 : 7), 1, &number)) {
+        return false;
+    }
+    *out_status = keeps ? dunlin_server_keep(server, (uint64_t)number, error)
+                        : dunlin_server_settle(server, error);
+    if (*out_status == DUNLIN_OK) {
+        *out_status = answer(time, error, keeps ? "kept" : "settled", number);
+    }
+    return true;
+}
+
 /* One moment: the clock, what is due, the answer. */
 static dunlin_status take_line(stepped *time, dunlin_server *server, const char *line,
                                dunlin_error *error)
 {
     int64_t ms = 0;
+    dunlin_status taken = DUNLIN_OK;
+    if (take_moment(time, server, line, &taken, error)) {
+        return taken;
+    }
     if (!stepped_parse(line, atomic_load(&time->now_ms), &ms)) {
         return fail_with(error, DUNLIN_DATA, "no moment, in ms, at or after the last one", line);
     }
     atomic_store(&time->now_ms, ms);
     const dunlin_status status = dunlin_server_step(server, error);
-    if (status != DUNLIN_OK) {
-        return status;
-    }
-    return fprintf(time->out, "at %" PRId64 "\n", ms) > 0 && fflush(time->out) == 0
-               ? DUNLIN_OK
-               : fail_with(error, DUNLIN_IO, "standard output", strerror(errno));
+    return status == DUNLIN_OK ? answer(time, error, "at", ms) : status;
 }
 
 /* What has come, line by line; the beginning of another one stays. */

@@ -28,9 +28,11 @@ int64_t stepped_now_ms(void *ctx);
 
 /*
  * Takes moments until the input ends or a signal comes: sets the clock, closes what is due, folds,
- * evaluates, and says so.
+ * evaluates, and says so. "keep N" and "settle N" are dunlin_server_keep() and
+ * dunlin_server_settle(), answered by "kept N" and "settled N".
  *
- * @return OK; DATA: a line is no moment, or one before the last; IO of input or output.
+ * @return OK; DATA: a line is no moment, or one before the last; IO of input or output; what those
+ * calls return.
  */
 dunlin_status stepped_attend(stepped *time, dunlin_server *server, const sigset_t *awaited,
                              dunlin_error *error);

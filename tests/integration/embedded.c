@@ -272,6 +272,8 @@ int main(int argc, char **argv)
     server = make_server(&at, false);
     wait_for(server, "\"state\": \"done\"");
     EXPECT(dunlin_server_step(server, &error) == DUNLIN_STATE, "%s", error.text);
+    EXPECT(dunlin_server_keep(server, 1, &error) == DUNLIN_STATE, "%s", error.text);
+    EXPECT(dunlin_server_settle(server, &error) == DUNLIN_STATE, "%s", error.text);
     EXPECT(dunlin_server_refresh(server, true, &error) == DUNLIN_OK, "%s", error.text);
     char key_id[DUNLIN_SERVER_KEY_ID_BYTES];
     EXPECT(dunlin_server_rotate_signing_key(at.state, key_id, &error) == DUNLIN_LOCKED, "%s",

@@ -4,6 +4,7 @@
 # together is refused. simulated.sh BIN-FOLDER [HAS-MEMORY]
 set -euo pipefail
 bin=$1
+here=$(cd "$(dirname "$0")" && pwd)
 has_memory=${2:-ON}                                               # whether the build has runs in memory
 [ -n "${DUNLIN_SHORT:-}" ] && n_kills=2 || n_kills=4              # short: for sanitizers
 work=$(mktemp -d)
@@ -130,8 +131,8 @@ costs=costs.json
 cat >same.py <<'PYTHON'
 import json, sys
 wire, memory = (json.load(open(name + ".json")) for name in sys.argv[1:3])
-assert memory.pop("transport") == "memory" and "transport" not in wire
-assert wire.pop("fleet")["handshakes"] > 0 == memory.pop("fleet")["handshakes"]
+assert memory.pop("transport", "wire") == sys.argv[3] and "transport" not in wire
+assert wire.pop("fleet")["handshakes"] > 0 and (memory.pop("fleet")["handshakes"] > 0) == (sys.argv[3] == "wire")
 for key in wire:
     assert wire[key] == memory[key], (key, wire[key], memory[key])
 assert set(wire) == set(memory) and len(wire["models_sha256"]) == 64
@@ -141,42 +142,33 @@ in_memory() {
     [ "$has_memory" = ON ] || return 0
     run devices "$2" 3 memory "${@:3}" --transport memory
     cmp "$1.csv" memory.csv
-    python3 same.py "$1" memory
+    python3 same.py "$1" memory memory
 }
 for threads in 1 2; do
     in_memory a $threads "${odd[@]}"
 done
-# A run that is killed goes on from its last moment, to the same events and models; over and over. One that was killed before
-# its first moment begins anew.
-killed() { # FLAG...: killed once it has come to another moment, some times; then left to its end
-    local settled before running
-    for _ in $(seq $n_kills); do
-        before=$(cat state/simulation.settled 2>/dev/null || echo 0)
-        "$bin/dunlin-fleet" --serve --devices devices --costs costs.json "${data[@]}" --threads 2 --seed 3 --json killed.json \
-            --events killed.csv --lr 0.05 --windows 1000:5000 --transport memory --state state "${judge[@]}" "$@" >killed.out 2>killed.error &
-        running=$!
-        for _ in $(seq 6000); do
-            settled=$(cat state/simulation.settled 2>/dev/null || echo 0)
-            [ "$settled" -le "$before" ] && kill -0 $running 2>/dev/null || break
-            sleep 0.01
-        done
-        kill -9 $running 2>/dev/null || true
-        wait $running 2>/dev/null || true
-    done
-    [ "$(cat state/simulation.settled)" -ge $n_kills ] || { echo "simulated.sh: no moments: $(cat killed.error)"; exit 1; }
-    run devices 1 3 killed "$@" --transport memory --state state
-    grep -q "going on after" killed.out
+# A run that is killed at random places goes on from its last moment, to the same events and models, over and over, over the wire
+# and in memory. One that was killed before its first moment begins anew.
+simulation=("$bin/dunlin-fleet" --serve --devices devices --costs costs.json "${data[@]}" --seed 3 --json killed.json --events killed.csv
+    --lr 0.05 --windows 1000:5000 --state state "${judge[@]}")
+killed() { # NAME TRANSPORT SEED FLAG...: killed some times; then left to its end, which is that of NAME
+    python3 "$here/killed.py" $n_kills "$3" state "${simulation[@]}" --threads 2 --transport "$2" "${@:4}" >places
+    "${simulation[@]}" --threads 1 --transport "$2" "${@:4}" >killed.out
+    grep -q "going on after" killed.out || { echo "simulated.sh: it began anew after: $(cat places)"; exit 1; }
+    cmp "$1.csv" killed.csv
+    python3 same.py "$1" killed "$2" || { echo "simulated.sh: $(cat places)"; exit 1; }
     rm -r state
 }
 if [ "$has_memory" = ON ]; then
-    killed "${odd[@]}"
-    cmp a.csv killed.csv
-    python3 same.py a killed
+    killed a wire 1 "${odd[@]}"
+    killed a memory 2 "${odd[@]}"
     mkdir state state/server && touch state/simulation.begun state/server/nothing
-    run devices 2 3 killed "${odd[@]}" --transport memory --state state
+    "${simulation[@]}" --threads 2 "${odd[@]}" >killed.out
     cmp a.csv killed.csv
-    expect 1 "the simulation there is of other devices, costs or flags" "$bin/dunlin-fleet" --serve --devices devices --costs costs.json \
-        "${data[@]}" --seed 3 --lr 0.05 --windows 1000:6000 --transport memory --state state "${judge[@]}" "${odd[@]}"
+    expect 1 "the simulation there is of other devices, costs or flags" "${simulation[@]}" "${odd[@]}" --windows 1000:6000
+    expect 1 "the simulation there is of other devices, costs or flags" "${simulation[@]}" "${odd[@]}" --transport memory
+    expect 1 "a run lies there that cannot be gone on with" "${simulation[@]}" "${odd[@]}" --telemetry
+    expect 1 "another run is in it" flock state/simulation.lock "${simulation[@]}" "${odd[@]}"
     rm -r state
 fi
 # Energy: joules of each class are its watts and its bytes; batteries fall by them.

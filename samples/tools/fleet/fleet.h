@@ -227,6 +227,12 @@ typedef struct fleet_server {
     bool has_pipes;         /* its clock is ours: simulate/pipes.c */
     int pipes[4];           /* its input (read, write), its output (read, write); -1: closed */
     struct loop *loop;      /* it is a part of this process: memory/loop.h; NULL: it is not */
+    /* Of a simulation that keeps moments (simulate/folder.c): the one that it goes on from, 0: it
+     * begins; what its clock says first; the lock of the folder. */
+    bool keeps;
+    uint64_t moment;
+    int64_t begin_ms;
+    int lock_fd; /* if it keeps */
 } fleet_server;
 
 /* The folder of a run, as asked for or a new one that goes with it: `folder` and is_own_folder of

@@ -126,9 +126,30 @@ static void add_chosen_flags(const fleet_flags *flags, const char *validation,
         argv[n_words++] = "--faults";
         argv[n_words++] = flags->faults_file;
     }
-    if (flags->devices_file != NULL) {
-        argv[n_words++] = "--stepped";
-        argv[n_words] = SIM_BEGIN_TEXT;
+}
+
+/* The clock of a simulation, and the moment that it goes on from. */
+typedef struct clock_texts {
+    char begin[32], moment[32];
+} clock_texts;
+
+static void add_clock_flags(const fleet_flags *flags, const fleet_server *server,
+                            clock_texts *texts, const char **argv)
+{
+    int n_words = 0;
+    if (flags->devices_file == NULL) {
+        return;
+    }
+    while (argv[n_words] != NULL) {
+        n_words++;
+    }
+    (void)snprintf(texts->begin, sizeof texts->begin, "%lld", (long long)server->begin_ms);
+    (void)snprintf(texts->moment, sizeof texts->moment, "%llu", (unsigned long long)server->moment);
+    argv[n_words++] = "--stepped";
+    argv[n_words++] = texts->begin;
+    if (server->keeps) {
+        argv[n_words++] = "--moment";
+        argv[n_words] = texts->moment;
     }
 }
 
@@ -164,7 +185,7 @@ static void run_child(const fleet_flags *flags, const char *program, const fleet
     if (server->has_pipes) {
         sim_pipes_child(server);
     }
-    const char *argv[32] = {program,
+    const char *argv[40] = {program,
                             "--listen",
                             "127.0.0.1:0",
                             "--port-file",
@@ -190,6 +211,8 @@ static void run_child(const fleet_flags *flags, const char *program, const fleet
     char noise_seed[32];
     (void)snprintf(noise_seed, sizeof noise_seed, "%llu", (unsigned long long)flags->noise_seed);
     add_chosen_flags(flags, validation, noise_seed, argv);
+    clock_texts texts;
+    add_clock_flags(flags, server, &texts, argv);
     (void)execv(program, (char *const *)(void *)argv);
     (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
     _exit(127);
@@ -384,6 +407,7 @@ int fleet_server_open(const fleet_flags *flags, const fleet_world *world, fleet_
 {
     memset(out_server, 0, sizeof *out_server);
     int status = fleet_folder_make(flags, out_server);
+    status = status == EXIT_OK ? sim_folder_take(flags, out_server) : status;
     if (status == EXIT_OK && flags->is_in_memory) {
         status = loop_open(flags, world, out_server);
     } else if (status == EXIT_OK) {
@@ -421,6 +445,7 @@ void fleet_server_close(fleet_server *server)
         }
         server->pid = 0;
     }
+    sim_folder_give(server);
     if (server->is_own_folder) {
         (void)nftw(server->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
         server->is_own_folder = false;

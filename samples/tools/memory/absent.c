@@ -78,10 +78,26 @@ dunlin_status loop_keep(loop *all, const char *path, dunlin_error *error)
     return DUNLIN_UNSUPPORTED;
 }
 
-dunlin_status loop_settle(loop *all, dunlin_runtime *runtime, dunlin_error *error)
+dunlin_status loop_settle(loop *all, dunlin_error *error)
 {
     (void)all;
+    (void)error;
+    return DUNLIN_UNSUPPORTED;
+}
+
+bool loop_has_moments(void)
+{
+    return false;
+}
+
+dunlin_status loop_hold(dunlin_runtime *runtime, dunlin_error *error)
+{
     (void)runtime;
     (void)error;
     return DUNLIN_UNSUPPORTED;
+}
+
+void loop_settle_runtime(dunlin_runtime *runtime)
+{
+    (void)runtime;
 }

@@ -36,7 +36,6 @@ struct loop {
     bool is_open;
     char state_folder[FLEET_PATH_BYTES];
     char task_file[FLEET_PATH_BYTES];
-    char moment_file[FLEET_PATH_BYTES]; /* "": the run begins */
     char validation[FLEET_VALIDATION_BYTES];
     int64_t now_ms;
     dunlin_runtime_stats stats;
@@ -252,14 +251,28 @@ dunlin_status loop_relax(dunlin_runtime *runtime, bool has_moments, dunlin_error
     return dunlin__store_relax(runtime->store, has_moments, error);
 }
 
+bool loop_has_moments(void)
+{
+    return true;
+}
+
+dunlin_status loop_hold(dunlin_runtime *runtime, dunlin_error *error)
+{
+    return dunlin__store_keep_log(runtime->store, error);
+}
+
+void loop_settle_runtime(dunlin_runtime *runtime)
+{
+    dunlin__store_settle(runtime->store);
+}
+
 dunlin_status loop_keep(loop *all, const char *path, dunlin_error *error)
 {
     return dunlin__moment_keep(&all->server, path, error);
 }
 
-dunlin_status loop_settle(loop *all, dunlin_runtime *runtime, dunlin_error *error)
+dunlin_status loop_settle(loop *all, dunlin_error *error)
 {
-    dunlin__store_settle(runtime->store);
     (void)pthread_mutex_lock(&all->server.lock);
     const dunlin_status status = dunlin__server_db_force(all->server.db, error);
     (void)pthread_mutex_unlock(&all->server.lock);
@@ -364,7 +377,7 @@ static int fail(const dunlin_error *error)
     return program_fail(&fleet_program, "%s", error->text);
 }
 
-static int open_inner(loop *all, const fleet_flags *flags)
+static int open_inner(loop *all, const fleet_flags *flags, const fleet_server *place)
 {
     dunlin_error error = {0};
     dunlin__server_task task;
@@ -385,10 +398,11 @@ static int open_inner(loop *all, const fleet_flags *flags)
         return fail(&error);
     }
     all->is_open = true;
-    dunlin_status status =
-        dunlin__server_trust_callers(&all->server, flags->state_folder != NULL, &error);
-    if (status == DUNLIN_OK && all->moment_file[0] != '\0') {
-        status = dunlin__moment_take(&all->server, all->moment_file, &error);
+    dunlin_status status = dunlin__server_trust_callers(&all->server, place->keeps, &error);
+    if (status == DUNLIN_OK && place->moment > 0) {
+        char path[FLEET_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/moment-%" PRIu64, all->state_folder, place->moment);
+        status = dunlin__moment_take(&all->server, path, &error);
     }
     return status == DUNLIN_OK ? EXIT_OK : fail(&error);
 }
@@ -396,24 +410,6 @@ static int open_inner(loop *all, const fleet_flags *flags)
 static bool join_path(char out[FLEET_PATH_BYTES], const char *folder, const char *name)
 {
     return snprintf(out, FLEET_PATH_BYTES, "%s/%s", folder, name) < FLEET_PATH_BYTES;
-}
-
-/* Puts the folder back to the last moment of a run that was ended. */
-static int rewind_run(loop *all, const char *folder)
-{
-    bool is_there = false;
-    uint64_t number = 0;
-    int64_t told_us = 0;
-    if (!sim_keep_rewind(folder, &is_there, &number, &told_us)) {
-        return program_fail(&fleet_program, "--state %s: the run cannot be gone on with: %s",
-                            folder, strerror(errno));
-    }
-    if (is_there) {
-        (void)snprintf(all->moment_file, sizeof all->moment_file, "%.900s/%s%" PRIu64, folder,
-                       SIM_SERVER_MOMENT, number);
-        all->now_ms = SIM_BEGIN_MS + told_us / 1000;
-    }
-    return EXIT_OK;
 }
 
 int loop_open(const fleet_flags *flags, const fleet_world *world, fleet_server *server)
@@ -424,17 +420,15 @@ int loop_open(const fleet_flags *flags, const fleet_world *world, fleet_server *
         return program_fail(&fleet_program, "no memory for a server");
     }
     all->head.ops = &OPS;
-    all->now_ms = SIM_BEGIN_MS;
+    all->now_ms = server->begin_ms;
     all->reply.fd = -1;
     if (!join_path(all->state_folder, server->folder, "server") ||
         !join_path(all->task_file, server->folder, "task.json")) {
         return program_fail(&fleet_program, "%s: the path of a run's folder is too long",
                             server->folder);
     }
-    int exit_status = flags->state_folder != NULL ? rewind_run(all, server->folder) : EXIT_OK;
-    exit_status =
-        exit_status == EXIT_OK ? fleet_task_write(flags, world, all->task_file) : exit_status;
-    exit_status = exit_status == EXIT_OK ? open_inner(all, flags) : exit_status;
+    int exit_status = fleet_task_write(flags, world, all->task_file);
+    exit_status = exit_status == EXIT_OK ? open_inner(all, flags, server) : exit_status;
     if (exit_status == EXIT_OK) {
         (void)snprintf(server->url, sizeof server->url, "%s", ADDRESS);
         memcpy(server->signing_keys, all->server.certs.signing_public, DUNLIN_PUBLIC_KEY_BYTES);

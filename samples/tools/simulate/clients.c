@@ -285,7 +285,9 @@ static int open_runtime(simulation *sim)
         .ctx = sim, .wall_ms_fn = wall_ms, .boot_ms_fn = boot_ms, .sleep_fn = sleep_ms};
     dunlin_status status = dunlin_runtime_create(&options, &sim->runtime, &error);
     if (status == DUNLIN_OK && inner != NULL) {
-        status = loop_relax(sim->runtime, sim->keeps, &error);
+        status = loop_relax(sim->runtime, sim->server->keeps, &error);
+    } else if (status == DUNLIN_OK && sim->server->keeps) {
+        status = loop_hold(sim->runtime, &error);
     }
     return status == DUNLIN_OK ? EXIT_OK : fail(&error);
 }

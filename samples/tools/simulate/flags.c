@@ -70,11 +70,11 @@ int sim_check(fleet_flags *flags)
     if (wrong != NULL) {
         return program_misuse(&fleet_program, "%s", wrong);
     }
-    const bool is_in_memory = flags->transport != NULL && strcmp(flags->transport, "memory") == 0;
-    if (has_run(flags->state_folder) && !(is_in_memory && sim_keep_is_there(flags->state_folder))) {
+    if (has_run(flags->state_folder) &&
+        !(sim_can_keep(flags) && sim_keep_is_there(flags->state_folder))) {
         return program_fail(&fleet_program,
-                            "--state %s: a run lies there that cannot be gone on with: of "
-                            "simulations those with --transport memory can",
+                            "--state %s: a run lies there that cannot be gone on with: it has kept "
+                            "no moments, or these flags do not (samples/SIMULATE.md)",
                             flags->state_folder);
     }
     struct stat about;

@@ -61,13 +61,6 @@ static int parts_of(simulation *sim, part out[N_PARTS])
     return (int)(sizeof all / sizeof all[0]);
 }
 
-static bool join(char out[FLEET_PATH_BYTES], const simulation *sim, const char *name,
-                 uint64_t number)
-{
-    return snprintf(out, FLEET_PATH_BYTES, "%s/%s%" PRIu64, sim->server->folder, name, number) <
-           FLEET_PATH_BYTES;
-}
-
 /* ---- what a run is told by ---- */
 
 /* Devices, costs, task and what else events follow from. */
@@ -84,7 +77,8 @@ static bool take_fingerprint(simulation *sim)
     }
     const int n = snprintf(text, sizeof text, "%s %s %s %" PRIu64 " %" PRId64 " %.60s %s", devices,
                            task, sim->costs.sha256, flags->seed, sim->n_clients,
-                           flags->windows != NULL ? flags->windows : "-", flags->transport);
+                           flags->windows != NULL ? flags->windows : "-",
+                           flags->is_in_memory ? "memory" : "wire");
     return sim_hash_bytes(text, (size_t)n, sim->fingerprint);
 }
 
@@ -153,29 +147,32 @@ static int fail(const simulation *sim, const char *what)
                         strerror(errno));
 }
 
+/* Both databases are one file each. */
+static int settle(simulation *sim)
+{
+    const int status = sim_server_settle(sim, sim->moment);
+    if (status != EXIT_OK) {
+        return status;
+    }
+    loop_settle_runtime(sim->runtime);
+    return sim_keep_settle(sim->server->folder, sim->moment) ? EXIT_OK
+                                                             : fail(sim, "settling a moment");
+}
+
 static int keep(simulation *sim)
 {
-    char path[FLEET_PATH_BYTES];
-    loop *inner = sim->server->loop;
-    dunlin_error error = {0};
     sim->moment++;
     if (sim->events != NULL && fflush(sim->events) != 0) {
         return fail(sim, "writing --events");
     }
-    if (!join(path, sim, SIM_SERVER_MOMENT, sim->moment) ||
-        loop_keep(inner, path, &error) != DUNLIN_OK) {
-        return program_fail(&fleet_program, "--state %s: %s", sim->server->folder, error.text);
+    const int status = sim_server_keep(sim, sim->moment);
+    if (status != EXIT_OK) {
+        return status;
     }
     if (!sim_keep_link(sim->server->folder, sim->moment) || !write_moment(sim)) {
         return fail(sim, "keeping a moment");
     }
-    if (loop_settle(inner, sim->runtime, &error) != DUNLIN_OK) {
-        return program_fail(&fleet_program, "--state %s: %s", sim->server->folder, error.text);
-    }
-    if (!sim_keep_settle(sim->server->folder, sim->moment)) {
-        return fail(sim, "settling a moment");
-    }
-    return EXIT_OK;
+    return settle(sim);
 }
 
 /* All clients anew, as after a kill; the trainings go on. */
@@ -197,7 +194,7 @@ int sim_keep_step(simulation *sim, uint64_t round)
     sim->newest_round = round > sim->newest_round ? round : sim->newest_round;
     sim->last_moment_events = sim->n_events;
     int status = renew_all(sim, sim_visit_pause);
-    if (status == EXIT_OK && sim->keeps) {
+    if (status == EXIT_OK && sim->server->keeps) {
         status = keep(sim);
     }
     return status == EXIT_OK ? renew_all(sim, sim_visit_renew) : status;
@@ -252,19 +249,25 @@ int sim_keep_take(simulation *sim)
     if (!take_fingerprint(sim) || !sim_keep_path(path, sim->server->folder, SIM_MOMENT)) {
         return fail(sim, "reading devices and task");
     }
-    FILE *file = sim->keeps ? fopen(path, "re") : NULL;
+    FILE *file = sim->server->keeps ? fopen(path, "re") : NULL;
     if (file == NULL) {
         return EXIT_OK;
     }
-    const bool is_ok = read_all(sim, file, &of);
+    /* Of a kill between the two: what clients write from here on is of after the moment. */
+    sim->moment = sim->server->moment;
+    const int settled =
+        sim_keep_settled(sim->server->folder) == sim->moment ? EXIT_OK : settle(sim);
+    const bool is_ok = settled == EXIT_OK && read_all(sim, file, &of);
     (void)fclose(file);
+    if (settled != EXIT_OK) {
+        return settled;
+    }
     if (!is_ok) {
         return program_fail(&fleet_program,
                             "--state %s: the simulation there is of other devices, costs or flags, "
                             "or of another build",
                             sim->server->folder);
     }
-    sim->moment = of.number;
     sim->told_us = of.told_us;
     sim->last_moment_events = sim->n_events;
     sim->n_heap = 0;

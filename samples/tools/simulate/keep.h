@@ -6,10 +6,10 @@
 
 #include "simulation.h"
 
-#define SIM_MOMENT "simulation.run"      /* the last moment */
-#define SIM_SETTLED "simulation.settled" /* the number of the last one that is settled */
-#define SIM_SERVER_MOMENT "moment-"      /* and a number: what the server has in memory */
-#define SIM_FILES "kept-"                /* and a number: the files of rounds under way */
+#define SIM_MOMENT "simulation.run"        /* the last moment */
+#define SIM_SETTLED "simulation.settled"   /* the number of the last one that is settled */
+#define SIM_SERVER_MOMENT "server/moment-" /* and a number: what the server has in memory */
+#define SIM_FILES "kept-"                  /* and a number: the files of rounds under way */
 
 #define SIM_MAGIC "dunlin simulation 1"
 
@@ -30,8 +30,10 @@ bool sim_keep_path(char out[FLEET_PATH_BYTES], const char *folder, const char *n
 
 /* Other names for the files that clients and server have for what is under way. */
 bool sim_keep_link(const char *folder, uint64_t number);
-/* Both databases are one file each: says so, and removes what is of the moment before. */
+/* Both databases are one file each: says so, and removes what is of the moment before. And the
+ * number that was said last; 0: none. */
 bool sim_keep_settle(const char *folder, uint64_t number);
+uint64_t sim_keep_settled(const char *folder);
 
 /*
  * Before anything of a folder is opened: puts its files back to its last moment, if there is one

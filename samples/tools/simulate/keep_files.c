@@ -158,7 +158,7 @@ static bool read_head(const char *folder, sim_keep_head *out_head)
     return is_read;
 }
 
-static uint64_t read_settled(const char *folder)
+uint64_t sim_keep_settled(const char *folder)
 {
     char path[FLEET_PATH_BYTES];
     uint64_t number = 0;
@@ -254,7 +254,7 @@ bool sim_keep_rewind(const char *folder, bool *out_is_there, uint64_t *out_numbe
     }
     *out_number = head.number;
     *out_told_us = head.told_us;
-    if (read_settled(folder) == head.number && !remove_logs(folder)) {
+    if (sim_keep_settled(folder) == head.number && !remove_logs(folder)) {
         return false;
     }
     return put_back(folder, head.number);

@@ -2,7 +2,7 @@
  * pipes.c - the clock of a server that runs as a child: moments go to its standard input, "at MS"
  * comes from its standard output when what is due has been done.
  */
-#include "simulation.h"
+#include "keep.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -89,26 +89,77 @@ static bool read_line(int fd, char *out, size_t size)
     return true;
 }
 
+/* A line to the server, and its answer, between which there may be others. */
+static bool ask(const fleet_server *server, const char *line, const char *answer)
+{
+    char read[256];
+    const size_t n = strlen(line);
+    if (write(server->pipes[1], line, n) != (ssize_t)n) {
+        return false;
+    }
+    do {
+        if (!read_line(server->pipes[2], read, sizeof read)) {
+            return false;
+        }
+    } while (strcmp(read, answer) != 0);
+    return true;
+}
+
 bool sim_server_tell(simulation *sim, int64_t us)
 {
     char line[64];
-    char answer[256];
+    char answer[64];
     const int64_t ms = SIM_BEGIN_MS + us / 1000;
     if (sim->server->loop != NULL) {
         loop_tell(sim->server->loop, ms);
-        sim->told_us = us;
-        return true;
-    }
-    const int n = snprintf(line, sizeof line, "%" PRId64 "\n", ms);
-    if (write(sim->server->pipes[1], line, (size_t)n) != n) {
-        return false;
-    }
-    (void)snprintf(line, sizeof line, "at %" PRId64, ms);
-    do {
-        if (!read_line(sim->server->pipes[2], answer, sizeof answer)) {
+    } else {
+        (void)snprintf(line, sizeof line, "%" PRId64 "\n", ms);
+        (void)snprintf(answer, sizeof answer, "at %" PRId64, ms);
+        if (!ask(sim->server, line, answer)) {
             return false;
         }
-    } while (strcmp(answer, line) != 0);
+    }
     sim->told_us = us;
     return true;
+}
+
+/* Whatever the server says of a moment, in a line. */
+static int ask_moment(simulation *sim, const char *verb, const char *answer, uint64_t number)
+{
+    char line[64];
+    char wanted[64];
+    (void)snprintf(line, sizeof line, "%s %" PRIu64 "\n", verb, number);
+    (void)snprintf(wanted, sizeof wanted, "%s %" PRIu64, answer, number);
+    if (ask(sim->server, line, wanted)) {
+        return EXIT_OK;
+    }
+    return fleet_server_is_alive(sim->server)
+               ? program_fail(&fleet_program, "the server at %s does not %s moments any more",
+                              sim->server->url, verb)
+               : EXIT_FAILED; /* the line has been printed */
+}
+
+int sim_server_keep(simulation *sim, uint64_t number)
+{
+    char path[FLEET_PATH_BYTES + 40];
+    dunlin_error error = {0};
+    if (sim->server->loop == NULL) {
+        return ask_moment(sim, "keep", "kept", number);
+    }
+    (void)snprintf(path, sizeof path, "%s/" SIM_SERVER_MOMENT "%" PRIu64, sim->server->folder,
+                   number);
+    return loop_keep(sim->server->loop, path, &error) == DUNLIN_OK
+               ? EXIT_OK
+               : program_fail(&fleet_program, "--state %s: %s", sim->server->folder, error.text);
+}
+
+int sim_server_settle(simulation *sim, uint64_t number)
+{
+    dunlin_error error = {0};
+    if (sim->server->loop == NULL) {
+        return ask_moment(sim, "settle", "settled", number);
+    }
+    return loop_settle(sim->server->loop, &error) == DUNLIN_OK
+               ? EXIT_OK
+               : program_fail(&fleet_program, "--state %s: %s", sim->server->folder, error.text);
 }

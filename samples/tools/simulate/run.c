@@ -28,14 +28,6 @@ static int open_files(simulation *sim)
     return EXIT_OK;
 }
 
-/* What clients or server keep beside their journals is not a part of a moment. */
-static bool can_keep(const simulation *sim)
-{
-    const fleet_flags *flags = sim->flags;
-    return flags->state_folder != NULL && sim->server->loop != NULL && !flags->sends_telemetry &&
-           !flags->is_secagg && !flags->is_keeping_model && flags->feedback == 0;
-}
-
 static int begin_events(simulation *sim)
 {
     return sim_events_begin(sim)
@@ -105,7 +97,6 @@ int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *se
                       .totals = {.transport = DUNLIN_RUNTIME_STATS_INIT}};
     fleet_end end = {0};
     int status = open_files(&sim);
-    sim.keeps = can_keep(&sim);
     status = status == EXIT_OK ? sim_clients_open(&sim) : status;
     status = status == EXIT_OK ? sim_keep_take(&sim) : status;
     status = status == EXIT_OK ? begin_events(&sim) : status;

@@ -179,7 +179,6 @@ typedef struct simulation {
     double worst_tenth;      /* accuracy; below 0: not known */
     double accuracy_mean;    /* over devices; below 0: not known */
     fleet_totals totals;
-    bool keeps;                        /* with --state: moments are written */
     uint64_t moment;                   /* the number of the last one; 0: none */
     uint64_t newest_round;             /* that a device had work of */
     int64_t last_moment_events;        /* that there were by then */
@@ -233,6 +232,10 @@ bool sim_events_end(simulation *sim);
 
 /* Tells the server the time and waits until it has done what is due; false: it has ended. */
 bool sim_server_tell(simulation *sim, int64_t us);
+/* Lets it keep the moment of a number, and bring its database into one file. EXIT_OK, or the line
+ * has been printed. */
+int sim_server_keep(simulation *sim, uint64_t number);
+int sim_server_settle(simulation *sim, uint64_t number);
 
 /* ---- keep.c ---- */
 

@@ -134,14 +134,19 @@ dunlin_status dunlin__store_open(const char *folder, const dunlin_alloc *alloc,
 dunlin_status dunlin__store_relax(dunlin__store *store, bool has_moments, dunlin_error *error)
 {
     (void)pthread_mutex_lock(&store->lock);
-    dunlin_status status =
+    const dunlin_status status =
         dunlin__database_run(&store->database, "giving up syncs",
                              "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF;", error);
-    if (status == DUNLIN_OK && has_moments) {
-        (void)sqlite3_db_config(store->database.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-        status = dunlin__database_run(&store->database, "keeping the log",
-                                      "PRAGMA wal_autocheckpoint = 0;", error);
-    }
+    (void)pthread_mutex_unlock(&store->lock);
+    return status == DUNLIN_OK && has_moments ? dunlin__store_keep_log(store, error) : status;
+}
+
+dunlin_status dunlin__store_keep_log(dunlin__store *store, dunlin_error *error)
+{
+    (void)pthread_mutex_lock(&store->lock);
+    (void)sqlite3_db_config(store->database.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    const dunlin_status status = dunlin__database_run(&store->database, "keeping the log",
+                                                      "PRAGMA wal_autocheckpoint = 0;", error);
     (void)pthread_mutex_unlock(&store->lock);
     return status;
 }

@@ -27,6 +27,8 @@ void dunlin__store_close(dunlin__store *store);
  * the log until the next, so without the log the store is what it was then. */
 DUNLIN_NODISCARD dunlin_status dunlin__store_relax(dunlin__store *store, bool has_moments,
                                                    dunlin_error *error);
+/* The half of it that `has_moments` is, with all syncs. */
+DUNLIN_NODISCARD dunlin_status dunlin__store_keep_log(dunlin__store *store, dunlin_error *error);
 void dunlin__store_settle(dunlin__store *store);
 
 /* A client's journal; *out_is_known is false, and the journal zero, if the store has none. */

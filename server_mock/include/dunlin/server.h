@@ -96,6 +96,11 @@ typedef struct dunlin_server_options {
      * can be repeated; nothing is private then, and the status says so. */
     bool has_insecure_noise_seed;
     uint64_t insecure_noise_seed;
+    /* --moment, of a server that is stepped: dunlin_server_keep() may be called, and the database
+     * stays as it was at the last dunlin_server_settle() but for its log. `moment`: what is kept
+     * under this number is taken up; 0: nothing is. */
+    bool keeps_moments;
+    uint64_t moment;
 } dunlin_server_options;
 #ifdef __cplusplus
 extern "C++" inline dunlin_server_options dunlin_server_options_init()
@@ -158,6 +163,24 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_start(dunlin_server *ser
  */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_step(dunlin_server *server,
                                                              dunlin_error *out_error);
+
+/**
+ * For a server with keeps_moments: writes what it has in memory alone (challenges, counters,
+ * offers, whom the round asks) to state_folder/moment-NUMBER, so that a simulation that was ended
+ * goes on from here, to the same events. To be called while no request is under way.
+ *
+ * @return OK; STATE without keeps_moments; IO, SPACE.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_keep(dunlin_server *server, uint64_t number,
+                                                             dunlin_error *out_error);
+
+/**
+ * For a server with keeps_moments: brings its database into its one file.
+ *
+ * @return OK; STATE without keeps_moments; IO.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_server_settle(dunlin_server *server,
+                                                               dunlin_error *out_error);
 
 /** @return the port that it listens on; 0 before the first start. */
 DUNLIN_API uint16_t dunlin_server_port(const dunlin_server *server);

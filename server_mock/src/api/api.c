@@ -9,9 +9,11 @@
 #include "rounds/rounds.h"
 #include "secagg/secagg_ask.h"
 #include "server/lifecycle.h"
+#include "server/moment.h"
 #include "server/privacy_log.h"
 #include "server/status.h"
 #include "state/context.h"
+#include "state/db.h"
 #include "task/options.h"
 #include "task/task.h"
 
@@ -21,6 +23,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +48,30 @@ dunlin_log dunlin_server_log(dunlin_log_level level)
     return dunlin__server_log(level);
 }
 
+/* The file of a moment. */
+static dunlin_status moment_path(const dunlin_server *server, uint64_t number,
+                                 dunlin__server_path *out, dunlin_error *error)
+{
+    return dunlin__server_path_make(out, error, "%s/moment-%" PRIu64, server->inner.folder.text,
+                                    number);
+}
+
+/* From here on moments may be kept; takes up the one that the options name. */
+static dunlin_status take_moment(dunlin_server *server, dunlin_error *error)
+{
+    const dunlin_server_options *options = &server->inner.options;
+    dunlin__server_path path;
+    if (!options->keeps_moments) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(dunlin__server_db_keep_log(server->inner.db, error));
+    if (options->moment == 0) {
+        return DUNLIN_OK;
+    }
+    DUNLIN_TRY(moment_path(server, options->moment, &path, error));
+    return dunlin__moment_take(&server->inner, path.text, error);
+}
+
 /* Over an object that is zeroed. */
 static dunlin_status open_server(dunlin_server *server, const dunlin_server_options *options,
                                  const dunlin_alloc *alloc, dunlin_error *error)
@@ -61,7 +88,12 @@ static dunlin_status open_server(dunlin_server *server, const dunlin_server_opti
     DUNLIN_TRY(dunlin__server_task_read(options->task_file, alloc, &task, error));
     server->inner.now_ms_fn = options->now_ms_fn;
     server->inner.now_ctx = options->now_ctx;
-    return dunlin__server_open(&server->inner, options, &task, &options->log, error);
+    DUNLIN_TRY(dunlin__server_open(&server->inner, options, &task, &options->log, error));
+    const dunlin_status status = take_moment(server, error);
+    if (status != DUNLIN_OK) {
+        dunlin__server_close(&server->inner);
+    }
+    return status;
 }
 
 dunlin_status dunlin_server_create(const dunlin_server_options *options, dunlin_server **out_server,
@@ -141,6 +173,33 @@ dunlin_status dunlin_server_step(dunlin_server *server, dunlin_error *out_error)
     }
     dunlin__server_tick(&server->inner);
     return DUNLIN_OK;
+}
+
+static dunlin_status check_moments(const dunlin_server *server, dunlin_error *error)
+{
+    return server->inner.options.keeps_moments
+               ? DUNLIN_OK
+               : dunlin__fail(error, DUNLIN_STATE, "server", 0,
+                              "a server without keeps_moments keeps none");
+}
+
+dunlin_status dunlin_server_keep(dunlin_server *server, uint64_t number, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    dunlin__server_path path;
+    DUNLIN_TRY(check_moments(server, out_error));
+    DUNLIN_TRY(moment_path(server, number, &path, out_error));
+    return dunlin__moment_keep(&server->inner, path.text, out_error);
+}
+
+dunlin_status dunlin_server_settle(dunlin_server *server, dunlin_error *out_error)
+{
+    dunlin__error_clear(out_error);
+    DUNLIN_TRY(check_moments(server, out_error));
+    (void)pthread_mutex_lock(&server->inner.lock);
+    const dunlin_status status = dunlin__server_db_force(server->inner.db, out_error);
+    (void)pthread_mutex_unlock(&server->inner.lock);
+    return status;
 }
 
 uint16_t dunlin_server_port(const dunlin_server *server)

@@ -294,15 +294,17 @@ void dunlin__server_db_close(dunlin__server_db *db)
     dunlin__free_array(&alloc, db, 1, sizeof *db);
 }
 
+dunlin_status dunlin__server_db_keep_log(dunlin__server_db *db, dunlin_error *error)
+{
+    (void)sqlite3_db_config(db->connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    return execute(db, "PRAGMA wal_autocheckpoint = 0", error);
+}
+
 dunlin_status dunlin__server_db_relax(dunlin__server_db *db, bool has_moments, dunlin_error *error)
 {
     DUNLIN_TRY(execute(db, "PRAGMA synchronous = OFF; PRAGMA secure_delete = OFF", error));
     db->is_relaxed = true;
-    if (!has_moments) {
-        return DUNLIN_OK;
-    }
-    (void)sqlite3_db_config(db->connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    return execute(db, "PRAGMA wal_autocheckpoint = 0", error);
+    return has_moments ? dunlin__server_db_keep_log(db, error) : DUNLIN_OK;
 }
 
 dunlin_status dunlin__server_db_begin(dunlin__server_db *db, bool is_durable, dunlin_error *error)

@@ -26,6 +26,9 @@ void dunlin__server_db_close(dunlin__server_db *db);
  * what it was then. */
 DUNLIN_NODISCARD dunlin_status dunlin__server_db_relax(dunlin__server_db *db, bool has_moments,
                                                        dunlin_error *error);
+/* The half of it that `has_moments` is, with all syncs: for a simulation over the wire. */
+DUNLIN_NODISCARD dunlin_status dunlin__server_db_keep_log(dunlin__server_db *db,
+                                                          dunlin_error *error);
 
 /* `is_durable`: commit returns when the data is on the disk, not just in the system's hands; needed
  * for what a client relies on after an answer. */

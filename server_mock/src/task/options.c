@@ -89,6 +89,11 @@ static dunlin_status check_values(const dunlin_server_options *options, dunlin_e
                             "--threads %d: wants a number from 1 to %d", (int)options->n_threads,
                             MAX_THREADS);
     }
+    if (options->keeps_moments && !options->is_stepped) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--moment %" PRIu64 ": moments are of simulated time, --stepped",
+                            options->moment);
+    }
     if (options->n_names > DUNLIN_SERVER_MOST_NAMES ||
         options->n_proxies > DUNLIN_SERVER_MOST_PROXIES) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,

@@ -62,6 +62,12 @@ Test(stepped, what_is_no_moment_ends_it_with_a_word)
     cr_expect_not_null(strstr(error.text, "last one: 999"), "%s", error.text);
     cr_expect_eq(attend_to("soon\n", &error), DUNLIN_DATA);
     cr_expect_not_null(strstr(error.text, "soon"), "%s", error.text);
+    /* A number of a moment begins at 1; without one, or with another word, it is none either. */
+    static const char *const WRONG[] = {"keep\n",    "keep 0\n",    "keep x\n", "keep 1 2\n",
+                                        "keeps 1\n", "settle -1\n", "settle\n", " keep 1\n"};
+    for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
+        cr_expect_eq(attend_to(WRONG[i], &error), DUNLIN_DATA, "%s", WRONG[i]);
+    }
     memset(longer, '1', sizeof longer);
     longer[99] = '\0';
     cr_expect_eq(attend_to(longer, &error), DUNLIN_DATA);

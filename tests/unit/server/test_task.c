@@ -324,8 +324,8 @@ Test(options, are_read)
     cr_assert_str_eq(command.options.test_set, "fashion_mnist");
 }
 
-/* Two ways to prove a place, or a word about a way that is not there, are refused by name. */
-Test(options, ways_to_prove_a_place_do_not_mix)
+/* Two ways to prove a place, or a word about what is not there, are refused by name. */
+Test(options, what_does_not_go_together_is_refused)
 {
     static const struct {
         const char *words[4];
@@ -335,7 +335,9 @@ Test(options, ways_to_prove_a_place_do_not_mix)
                  {{"--mtls-places", "--mtls", "c"}, 3, NULL},
                  {{"--mtls-places"}, 1, "--mtls"},
                  {{"--allow-replace"}, 1, "--tokens"},
-                 {{"--allow-replace", "--tokens", "f"}, 3, NULL}};
+                 {{"--allow-replace", "--tokens", "f"}, 3, NULL},
+                 {{"--moment", "3"}, 2, "--stepped"},
+                 {{"--moment", "0", "--stepped", "5"}, 4, NULL}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         const char *argv[16] = {
             "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "p", "--state", "s",
@@ -359,6 +361,7 @@ Test(options, name_what_is_wrong)
                                            {"--windows", "5", "--windows"},
                                            {"--windows", "5:x", "--windows"},
                                            {"--threads", "0", "--threads"},
+                                           {"--moment", "-1", "--moment"},
                                            {"--seed", "-1", "--seed"},
                                            {"--log", "loud", "--log"},
                                            {"--faults", "", "--faults"},
