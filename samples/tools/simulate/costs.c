@@ -3,13 +3,16 @@
  */
 #include "costs.h"
 
+#include <errno.h>
 #include <math.h>
 #include <psa/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_BYTES (INT64_C(1) << 50)
 #define MOST_US (INT64_C(3600) * SIM_US_PER_S)
+#define MOST_FILE 1048576
 #define PIECE_BYTES 4096
 
 bool sim_hash_bytes(const void *bytes, size_t n, char out_text[SIM_SHA256_TEXT])
@@ -120,16 +123,37 @@ static bool take_all(const json_t *object, sim_costs *out, char *what)
     return true;
 }
 
+/* The whole file, in memory of MOST_FILE bytes at most; NULL: `what` says why. */
+static json_t *read_file(const char *path, char what[SIM_ERROR_BYTES])
+{
+    json_error_t error;
+    FILE *file = fopen(path, "re");
+    char *text = file != NULL ? malloc(MOST_FILE + 1) : NULL;
+    const size_t n = text != NULL ? fread(text, 1, MOST_FILE + 1, file) : 0;
+    json_t *object = NULL;
+    if (text == NULL || ferror(file) != 0) {
+        (void)snprintf(what, SIM_ERROR_BYTES, "%s", strerror(errno));
+    } else if (n > MOST_FILE) {
+        (void)snprintf(what, SIM_ERROR_BYTES, "it has more than %d bytes", MOST_FILE);
+    } else {
+        object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+        if (object == NULL) {
+            (void)snprintf(what, SIM_ERROR_BYTES, "it is no JSON: %.160s", error.text);
+        }
+    }
+    free(text);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return object;
+}
+
 bool sim_costs_read(const char *path, sim_costs *out_costs, char out_error[SIM_ERROR_BYTES])
 {
     char what[SIM_ERROR_BYTES] = "";
-    json_error_t error;
     memset(out_costs, 0, sizeof *out_costs);
-    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = read_file(path, what);
     bool is_ok = object != NULL && sim_hash_file(path, out_costs->sha256);
-    if (!is_ok) {
-        (void)snprintf(what, sizeof what, "%.200s", error.text);
-    }
     is_ok = is_ok && take_all(object, out_costs, what);
     json_decref(object);
     if (!is_ok) {

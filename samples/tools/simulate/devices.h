@@ -32,11 +32,18 @@ typedef struct sim_moment {
     uint64_t memory_bytes;
 } sim_moment;
 
+/* mJ of a megabit up and down, and mW while it moves. */
+typedef struct sim_radio {
+    double up, down, base;
+} sim_radio;
+
 typedef struct sim_class {
     char name[SIM_NAME_BYTES];
     double time_factor; /* how many times what the cost file says a step takes */
     double compute_w;   /* watts that training takes above what the device takes anyway */
     double battery_wh;  /* watt-hours of its battery; 0: it has none */
+    sim_radio wifi;     /* of an unmetered moment */
+    sim_radio cellular; /* of any other */
 } sim_class;
 
 typedef struct sim_device {

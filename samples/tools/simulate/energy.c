@@ -1,8 +1,8 @@
 /*
  * energy.c - joules of devices by an estimate, and batteries that fall by them.
  *
- * Computing takes the class's watts for its time. A radio takes (Huang et al.: A close
- * examination of performance and power characteristics of 4G LTE networks, MobiSys 2012, table 4)
+ * Computing takes the class's watts for its time. A radio takes (the model of Huang et al.: A close
+ * examination of performance and power characteristics of 4G LTE networks, MobiSys 2012)
  *
  *     P = a_up x rate up + a_down x rate down + b        mW, rates in Mbit/s
  *
@@ -18,13 +18,6 @@
 #define POINTS_AN_HOUR 40.0 /* that a charger gives, as in the profiles */
 #define HOUR_US (3600.0 * 1e6)
 #define LOOKS 4096 /* entries of the trace, for one that has charge enough */
-
-/* mJ of a megabit up and down, and mW while it moves. */
-typedef struct radio {
-    double up, down, base;
-} radio;
-static const radio WIFI = {283.17, 137.01, 132.86};
-static const radio LTE = {438.39, 51.97, 1288.04};
 
 static const sim_class *class_of(const sim_client *client)
 {
@@ -110,7 +103,8 @@ void sim_energy_move(sim_client *client, uint64_t sent, uint64_t received)
 {
     const sim_device *device = client->device;
     const sim_moment *moment = sim_moment_at(&client->sim->devices, device, client->sim->now_us);
-    const radio *by = (moment->state & SIM_UNMETERED) != 0 ? &WIFI : &LTE;
+    const sim_radio *by = (moment->state & SIM_UNMETERED) != 0 ? &class_of(client)->wifi
+                                                               : &class_of(client)->cellular;
     const double up_s = (double)sent / device->up_per_s;
     const double down_s = (double)received / device->down_per_s;
     const double joules = (by->up * 8e-6 * (double)sent + by->down * 8e-6 * (double)received +

@@ -19,6 +19,12 @@
 #define BATTERY_WH 12.0 /* 3,100 mAh at 3.85 V */
 #define MOST_W 1e4
 #define MOST_WH 1e6
+#define MOST_RADIO 1e6
+
+/* The coefficients of Huang et al. (MobiSys 2012) for Wi-Fi and LTE, as they are commonly quoted:
+ * an assumption, which a class may replace. */
+static const sim_radio WIFI = {283.17, 137.01, 132.86};
+static const sim_radio LTE = {438.39, 51.97, 1288.04};
 
 /* Where what is wrong goes, and of which line the values are. */
 typedef struct line {
@@ -152,9 +158,29 @@ static int32_t find_class(const sim_devices *devices, const char *name)
     return -1;
 }
 
+/* [mJ of a megabit up, of one down, mW while it moves], if it is there. */
+static bool take_radio(const line *at, const char *key, sim_radio *out)
+{
+    const json_t *list = json_object_get(at->object, key);
+    double *const values[] = {&out->up, &out->down, &out->base};
+    if (list != NULL && json_array_size(list) != 3) {
+        return wrong(at, "\"%s\" is no list of 3 numbers: mJ a megabit up, down, mW", key);
+    }
+    for (size_t i = 0; i < 3 && list != NULL; i++) {
+        const json_t *value = json_array_get(list, i);
+        *values[i] = json_number_value(value);
+        if (!json_is_number(value) || !isfinite(*values[i]) || *values[i] < 0.0 ||
+            *values[i] > MOST_RADIO) {
+            return wrong(at, "entry %zu of \"%s\" is no number from 0 to %g", i, key, MOST_RADIO);
+        }
+    }
+    return true;
+}
+
 static bool take_classes(const line *at, sim_devices *out)
 {
-    static const char *const KEYS[] = {"name", "time_factor", "compute_w", "battery_wh"};
+    static const char *const KEYS[] = {"name",       "time_factor", "compute_w",
+                                       "battery_wh", "wifi",        "cellular"};
     const json_t *list = json_object_get(at->object, "classes");
     const size_t n = json_array_size(list);
     if (n < 1 || n > SIM_CLASSES) {
@@ -172,10 +198,14 @@ static bool take_classes(const line *at, sim_devices *out)
         }
         into->compute_w = COMPUTE_W;
         into->battery_wh = BATTERY_WH;
+        into->wifi = WIFI;
+        into->cellular = LTE;
         if (!knows_all(&one, KEYS, sizeof KEYS / sizeof KEYS[0]) ||
             !take_number(&one, "time_factor", 1e-6, 1e6, &into->time_factor) ||
             !take_if_there(&one, "compute_w", 0.0, MOST_W, &into->compute_w) ||
-            !take_if_there(&one, "battery_wh", 0.0, MOST_WH, &into->battery_wh)) {
+            !take_if_there(&one, "battery_wh", 0.0, MOST_WH, &into->battery_wh) ||
+            !take_radio(&one, "wifi", &into->wifi) ||
+            !take_radio(&one, "cellular", &into->cellular)) {
             return false;
         }
         memcpy(into->name, name, strlen(name) + 1);

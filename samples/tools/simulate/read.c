@@ -26,6 +26,20 @@ static bool fail(const reader *at, const char *what)
     return false;
 }
 
+/* What editors of other systems add: a mark before the first line, a carriage return at the end of
+ * each. */
+static void strip(reader *at)
+{
+    static const char MARK[] = "\xef\xbb\xbf"; /* the byte order mark, in UTF-8 */
+    if (at->n_line > 0 && at->line[at->n_line - 1] == '\r') {
+        at->line[--at->n_line] = '\0';
+    }
+    if (at->number == 1 && strncmp(at->line, MARK, sizeof MARK - 1) == 0) {
+        at->n_line -= sizeof MARK - 1;
+        memmove(at->line, at->line + sizeof MARK - 1, at->n_line + 1);
+    }
+}
+
 /* The next line; false at the end of the file, or when it is too long (then `*out_is_wrong`). */
 static bool next_line(reader *at, bool *out_is_wrong)
 {
@@ -37,9 +51,11 @@ static bool next_line(reader *at, bool *out_is_wrong)
     at->n_line = strlen(at->line);
     if (at->n_line > 0 && at->line[at->n_line - 1] == '\n') {
         at->line[--at->n_line] = '\0';
+        strip(at);
         return true;
     }
     *out_is_wrong = feof(at->file) == 0; /* the last line may lack its end */
+    strip(at);
     return *out_is_wrong ? fail(at, "it has more than 65536 bytes, or a byte 0") : true;
 }
 

@@ -56,6 +56,10 @@ Test(costs, a_wrong_file_is_refused_by_name)
         const char *text, *wanted;
     } CASES[] = {
         {"{", "--costs /tmp/dunlin-costs-"},
+        {"", "it is no JSON"},
+        {"\xef\xbb\xbf{}", "it is no JSON"},
+        {"{\"evaluate_us\": NaN}", "it is no JSON"},
+        {"[]", "\"dunlin_costs\""},
         {"{}", "\"dunlin_costs\""},
         {HEAD "[]}", "\"rows\" has 0 entries"},
         {HEAD "[{\"budget_bytes\": 1, \"planned_bytes\": 1, \"step_us\": 0}]}", "\"step_us\""},

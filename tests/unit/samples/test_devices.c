@@ -43,6 +43,29 @@ Test(devices, a_wrong_header_is_refused_by_name)
                   "the class \"a\" is there twice");
 }
 
+/* What a class says of its radios goes before what is assumed. */
+Test(devices, a_class_has_its_own_radios)
+{
+    static const char text[] =
+        "{\"dunlin_devices\": 1, \"classes\": [{\"name\": \"a\", \"time_factor\": 1, \"wifi\": [1, "
+        "2.5, 0]}]}";
+    sim_devices devices;
+    char what[SIM_ERROR_BYTES] = "";
+    cr_assert(sim_header_parse(text, strlen(text), &devices, what), "%s", what);
+    cr_expect_eq(devices.classes[0].wifi.up, 1.0);
+    cr_expect_eq(devices.classes[0].wifi.down, 2.5);
+    cr_expect_eq(devices.classes[0].wifi.base, 0.0);
+    cr_expect_eq(devices.classes[0].cellular.base, 1288.04, "as it is assumed");
+#define RADIO(rest)                                                                                \
+    "{\"dunlin_devices\": 1, \"classes\": [{\"name\": \"a\", \"time_factor\": 1, "                 \
+    "\"cellular\": " rest "}]}"
+    expect_header(RADIO("[1, 2]"), "\"cellular\" is no list of 3");
+    expect_header(RADIO("5"), "\"cellular\" is no list of 3");
+    expect_header(RADIO("[1, 2, \"x\"]"), "entry 2 of \"cellular\"");
+    expect_header(RADIO("[1, -2, 3]"), "entry 1 of \"cellular\"");
+    expect_header(RADIO("[1e7, 2, 3]"), "entry 0 of \"cellular\"");
+}
+
 #define DEVICE(rest) "{\"class\": \"a\", \"memory\": 1000, \"down\": 1e6, \"up\": 1e5, " rest "}"
 
 static void expect_device(const char *text, const char *wanted)
@@ -74,6 +97,13 @@ Test(devices, a_wrong_device_is_refused_by_name)
     expect_device(DEVICE("\"trace\": [[0, \"ox\"]]"), "the state 'x'");
     expect_device(DEVICE("\"trace\": [[0, \"o\", 101]]"), "battery");
     expect_device(DEVICE("\"trace\": [[0, \"o\", 50, 0]]"), "memory");
+    expect_device(DEVICE("\"trace\": [[0, \"o\"], [5]]"), "entry 1 of \"trace\" is not");
+    expect_device(DEVICE("\"trace\": [[0, \"o\"], [5, \"o\"], [5, \"\"]]"), "entry 2 of \"trace\"");
+    expect_device("{\"class\": \"a\", \"memory\": -5}", "\"memory\" is -5");
+    expect_device("{\"class\": \"a\", \"memory\": 1.5}", "\"memory\" is no whole number");
+    expect_device("{\"class\": \"a\", \"memory\": 1, \"down\": 0}", "\"down\" is 0");
+    expect_device("{\"class\": \"a\", \"memory\": 1, \"down\": NaN}", "it is no JSON");
+    expect_device("{\"class\": \"a\", \"class\": \"b\"}", "duplicate");
     expect_device(DEVICE("\"wheels\": 4, \"trace\": [[0, \"o\"]]"), "\"wheels\"");
 }
 
@@ -149,6 +179,15 @@ Test(devices, a_wrong_file_is_refused_with_its_line)
     n = snprintf(text, sizeof text, "%s\n%s\n\n%s", HEADER, DEVICE("\"trace\": [[0, \"o\"]]"),
                  DEVICE("\"trace\": [[0, \"q\"]]"));
     expect_file(text, (size_t)n, "line 4: entry 0");
+    /* A byte order mark, and lines of another system's. */
+    n = snprintf(text, sizeof text, "\xef\xbb\xbf%s\r\n%s\r\n\r\n%s\r\n", HEADER,
+                 DEVICE("\"trace\": [[0, \"o\"]]"), DEVICE("\"trace\": [[0, \"oc\"]]"));
+    expect_file(text, (size_t)n, NULL);
+    text[0] = '\n';
+    expect_file(text, (size_t)n, "line 1: it is no JSON");
+    n = snprintf(text, sizeof text, "%s\n\xef\xbb\xbf%s\n", HEADER,
+                 DEVICE("\"trace\": [[0, \"o\"]]"));
+    expect_file(text, (size_t)n, "line 2: it is no JSON");
     n = snprintf(text, sizeof text, "%s\n%s", HEADER, DEVICE("\"trace\": [[0, \"o\"]]"));
     expect_file(text, (size_t)n, NULL);
     (void)memset(text + n, ' ', sizeof text - (size_t)n);
