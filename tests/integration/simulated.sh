@@ -243,8 +243,9 @@ assert over["setup"]["buffered"] == {"max_staleness": 4, "exponent": 0.5} and ov
 for one in over["simulated"]["classes"]:
     assert one["assigned"] == one["accepted"] + sum(one["dropped_by"].values()), one
 PYTHON
-# Whom a round asks: with utility slow devices are asked less often than as they come; both are repeated.
-for kind in utility:20 tiers:2; do
+# Whom a round asks: with utility slow devices are asked less often than as they come; all kinds are repeated, the pacer and
+# credits as well, over the wire and in memory.
+for kind in utility:20 utility:1:20:1 tiers:2 tiers:2:2:9:3; do
     run devices 1 3 chosen "${odd[@]}" --select $kind
     run devices 2 3 same "${odd[@]}" --select $kind
     cmp chosen.csv same.csv
@@ -253,10 +254,17 @@ for kind in utility:20 tiers:2; do
     python3 - $kind <<'PYTHON'
 import json, sys
 run = json.load(open("chosen.json"))
-kind, number = sys.argv[1].split(":")
-assert run["setup"]["selection"] == {"kind": kind, "prefer_s" if kind == "utility" else "tiers": int(number)}, run["setup"]
+kind, *numbers = sys.argv[1].split(":")
+numbers = [int(x) for x in numbers]
+wanted = {"kind": kind, **dict(zip(("prefer_s", "pacer_s", "pacer_rounds") if kind == "utility" else ("tiers", "interval"), numbers))}
+if kind == "tiers" and len(numbers) > 2:
+    wanted["credits"] = numbers[2:]
+assert run["setup"]["selection"] == wanted, run["setup"]
 assert run["setup"]["is_repeatable"] is True
 assert len(run["rounds"]) == 8
+tiers = [r["metrics"]["server/tier"] for r in run["rounds"] if "server/tier" in r["metrics"]]
+assert (len(tiers) > 0) == (kind == "tiers") and all(x["min"] == x["max"] in (1, 2) for x in tiers), tiers
+assert kind != "tiers" or len(numbers) < 3 or sum(x["mean"] == 2 for x in tiers) <= 3, tiers
 PYTHON
 done
 # Whoever sends so slowly that several rounds close meanwhile is late, and no error.
@@ -295,7 +303,9 @@ expect 2 "--buffered 33: not MAX" fleet --serve "${some[@]}" --buffered 33
 expect 2 "--buffered 3:x: not MAX" fleet --serve "${some[@]}" --buffered 3:x
 expect 2 "--strategy median does not go with --buffered" fleet --serve "${some[@]}" --buffered 3 --strategy median
 expect 2 "--select tiers:1: expected utility" fleet --serve "${some[@]}" --select tiers:1
-expect 2 "--select speed: expected utility" fleet --serve "${some[@]}" --select speed
+for kind in speed utility: utility:3:x utility:3:4:0 utility:3:4:5:6 tiers:2:3:4 tiers:2:3:4:5:6 tiers:2:x; do
+    expect 2 "--select $kind: expected utility" fleet --serve "${some[@]}" --select $kind
+done
 expect 2 "--clients 40 is more than the 31 devices" fleet --serve "${some[@]}" --clients 40
 expect 2 "go with --devices" fleet --serve --events x
 expect 1 "batch 32; this run has lenet5 with 61706 and batch 16" fleet --serve "${some[@]}" --batch 16

@@ -243,8 +243,9 @@ static const arg args[] = {
      "time; a base may be MAX rounds older, t rounds count (1 + t)^-EXPONENT (0.5)",
      0, 0, 0},
     {"--select", ARG_TEXT, AT(selection), "KIND",
-     "whom a round asks: utility[:S], the useful and fast, S seconds are fast; tiers[:N], of like "
-     "speed (hashes; with --devices first come, first served)",
+     "whom a round asks: utility[:S[:PACER_S[:ROUNDS]]], the useful and fast, S seconds are fast; "
+     "tiers[:N[:INTERVAL[:CREDITS:...]]], of like speed (hashes; with --devices first come, first "
+     "served)",
      0, 0, 0},
     {NULL, ARG_HEADING, 0, NULL, "unequal devices in simulated time", 0, 0, 0},
     {"--devices", ARG_TEXT, AT(devices_file), "FILE", "the devices, a line each", 0, 0, 0},

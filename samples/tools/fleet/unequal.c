@@ -5,11 +5,14 @@
 #include "fleet.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define STALENESS_MOST 32
 #define TIERS_MOST 16
+#define SECONDS_MOST 2592000.0
+#define WINDOW_MOST 10000.0
 
 /* With a server that runs already, the rounds are that server's. */
 static const char *first_given(const fleet_flags *flags)
@@ -77,37 +80,72 @@ static int check_buffered(const fleet_flags *flags)
                                           wrong);
 }
 
-/* "utility", "utility:PREFER_S", "tiers" or "tiers:N" as the task file has it; NULL: none of them.
- */
+/* Numbers behind colons, up to `most` of them; how many, or -1: something else stands there. */
+static int parse_numbers(const char *text, double *out, int most)
+{
+    int n = 0;
+    while (*text == ':' && n < most) {
+        char *end = NULL;
+        if (!isdigit((unsigned char)text[1])) {
+            return -1;
+        }
+        out[n++] = strtod(text + 1, &end);
+        text = end;
+    }
+    return *text == '\0' ? n : -1;
+}
+
+/* ":N:INTERVAL:CREDITS:...", of which each may be missing with what follows it. */
+static json_t *parse_tiers(const char *text)
+{
+    double numbers[2 + TIERS_MOST] = {0};
+    const int n = parse_numbers(text, numbers, 2 + TIERS_MOST);
+    const bool has_right =
+        n == 0 || (numbers[0] >= 2.0 && numbers[0] <= TIERS_MOST && numbers[1] <= WINDOW_MOST);
+    if (n < 0 || !has_right || (n > 2 && n != 2 + (int)numbers[0])) {
+        return NULL;
+    }
+    json_t *object = json_pack("{s:s}", "kind", "tiers");
+    json_t *credits = n > 2 ? json_array() : NULL;
+    if (n > 0) {
+        (void)json_object_set_new(object, "tiers", json_integer((json_int_t)numbers[0]));
+    }
+    if (n > 1) {
+        (void)json_object_set_new(object, "interval", json_integer((json_int_t)numbers[1]));
+    }
+    for (int i = 2; i < n; i++) {
+        (void)json_array_append_new(credits, json_integer((json_int_t)fmin(numbers[i], 1e6)));
+    }
+    if (n > 2) {
+        (void)json_object_set_new(object, "credits", credits);
+    }
+    return object;
+}
+
+/* "utility[:PREFER_S[:PACER_S[:PACER_ROUNDS]]]" or "tiers[:N[:INTERVAL[:CREDITS:...]]]" as the task
+ * file has it; NULL: none of them. */
 static json_t *parse_selection(const char *text)
 {
-    static const char *const kinds[] = {"utility", "tiers"};
-    for (int i = 0; i < 2; i++) {
-        const size_t n = strlen(kinds[i]);
-        if (strncmp(text, kinds[i], n) != 0 || (text[n] != '\0' && text[n] != ':')) {
-            continue;
-        }
-        char *end = NULL;
-        const bool has_number = text[n] == ':' && isdigit((unsigned char)text[n + 1]);
-        const double number = has_number ? strtod(text + n + 1, &end) : 0.0;
-        if (text[n] == ':' && (!has_number || *end != '\0')) {
-            return NULL;
-        }
-        json_t *object = json_pack("{s:s}", "kind", kinds[i]);
-        if (has_number && i == 0) {
-            (void)json_object_set_new(object, "prefer_s", json_real(number));
-        } else if (has_number) {
-            (void)json_object_set_new(object, "tiers", json_integer((json_int_t)number));
-        }
-        const bool is_right =
-            i == 0 ? number <= 2592000.0 : !has_number || (number >= 2.0 && number <= TIERS_MOST);
-        if (!is_right) {
-            json_decref(object);
-            return NULL;
-        }
-        return object;
+    double numbers[3] = {0};
+    if (strncmp(text, "tiers", 5) == 0) {
+        return parse_tiers(text + 5);
     }
-    return NULL;
+    const int n = strncmp(text, "utility", 7) == 0 ? parse_numbers(text + 7, numbers, 3) : -1;
+    if (n < 0 || !(numbers[0] <= SECONDS_MOST) || !(numbers[1] <= SECONDS_MOST) ||
+        (n == 3 && !(numbers[2] >= 1.0 && numbers[2] <= WINDOW_MOST))) {
+        return NULL;
+    }
+    json_t *object = json_pack("{s:s}", "kind", "utility");
+    if (n > 0) {
+        (void)json_object_set_new(object, "prefer_s", json_real(numbers[0]));
+    }
+    if (n > 1) {
+        (void)json_object_set_new(object, "pacer_s", json_real(numbers[1]));
+    }
+    if (n > 2) {
+        (void)json_object_set_new(object, "pacer_rounds", json_integer((json_int_t)numbers[2]));
+    }
+    return object;
 }
 
 static int check_selection(const fleet_flags *flags)
@@ -121,8 +159,8 @@ static int check_selection(const fleet_flags *flags)
     if (!is_known) {
         return program_misuse(
             &fleet_program,
-            "--select %s: expected utility, utility:SECONDS, tiers or tiers:N with "
-            "N from 2 to %d",
+            "--select %s: expected utility, utility:SECONDS[:PACER_S[:ROUNDS]], tiers or "
+            "tiers:N[:INTERVAL[:CREDITS:...]] with N from 2 to %d and N credits",
             flags->selection, TIERS_MOST);
     }
     return flags->dp == NULL

@@ -17,6 +17,7 @@
 #include "rounds/profile.h"
 #include "rounds/secure.h"
 #include "rounds/tally.h"
+#include "rounds/tiers.h"
 #include "secagg_step.h"
 #include "state/context.h"
 #include "state/db.h"
@@ -350,6 +351,7 @@ static dunlin_status count_contribution(dunlin__call_state *call,
     memcpy(row.assignment, assignment->id, sizeof row.assignment);
     DUNLIN_TRY(dunlin__server_db_add_contribution(server->db, &row, error));
     DUNLIN_TRY(dunlin__buffered_note(server, &row, assignment->round, error));
+    DUNLIN_TRY(dunlin__tiers_note(server, &row, error));
     for (size_t i = 0; i < commit->app_metrics_count && !is_private; i++) {
         DUNLIN_TRY(dunlin__server_db_add_app_metric(server->db, row.round, row.client_index,
                                                     commit->app_metrics[i].name,

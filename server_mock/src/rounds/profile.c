@@ -11,6 +11,7 @@
 #include "state/db.h"
 #include "state/devices.h"
 #include "task/task.h"
+#include "tiers.h"
 
 #include <mem/support.h>
 
@@ -18,9 +19,8 @@
 #include <math.h>
 
 #define ROUNDS_LOADED 200u /* after a start */
-#define LEAST_KNOWN 2u     /* for each tier, or of all: fewer say nothing */
+#define LEAST_KNOWN 2u     /* fewer say nothing */
 #define CAP 0.95           /* the share of usefulness that is not capped */
-#define DRAW_TIER 0x74696572u
 
 /* ---- reports ---- */
 
@@ -73,29 +73,52 @@ dunlin_status dunlin__profile_load(dunlin__server *server, dunlin_error *error)
     for (uint64_t r = round > ROUNDS_LOADED ? round - ROUNDS_LOADED : 1; r <= round; r++) {
         DUNLIN_TRY(dunlin__server_db_each_contribution(server->db, r, load_report, &load, error));
     }
-    return DUNLIN_OK;
+    return dunlin__tiers_load(server, error);
 }
 
 /* ---- what a round goes by ---- */
 
-static double prefer_ms(const dunlin__server *server)
+/* What the training rounds that are over brought: examples times their mean loss, each. */
+static size_t list_brought(const dunlin__server *server, double *out)
 {
-    const double own_ms = server->task.selection.prefer_s * 1000;
-    const uint64_t deadline_ms =
-        dunlin__server_task_deadline_ms(&server->task, server->round.round);
-    return own_ms > 0 ? own_ms : (double)deadline_ms / 2;
+    size_t n = 0;
+    for (size_t i = 0; i < server->n_closed; i++) {
+        const dunlin__round_row *row = &server->closed[i];
+        if (!row->is_evaluation) {
+            out[n++] = row->metrics.is_there[DUNLIN_METRIC_LOSS]
+                           ? row->weight_sum * fmax(row->metrics.values[DUNLIN_METRIC_LOSS], 0)
+                           : 0;
+        }
+    }
+    return n;
+}
+
+/* `room` is for all rounds that are over. */
+static double prefer_ms(const dunlin__server *server, double *room)
+{
+    const dunlin__server_selection *terms = &server->task.selection;
+    const double deadline_ms =
+        (double)dunlin__server_task_deadline_ms(&server->task, server->round.round);
+    const double step_ms = terms->pacer_s * 1000;
+    double first_ms = terms->prefer_s * 1000;
+    if (first_ms <= 0) {
+        first_ms = step_ms > 0 ? step_ms : deadline_ms / 2; /* Oort begins with a step */
+    }
+    return step_ms > 0
+               ? dunlin__select_paced_ms(room, list_brought(server, room), terms->pacer_rounds,
+                                         first_ms, step_ms, deadline_ms)
+               : first_ms;
 }
 
 static double utility_of(const dunlin__server *server, const dunlin__reported *reported)
 {
     return dunlin__select_utility(reported, server->round.round, server->choice.unit,
-                                  prefer_ms(server), server->task.selection.penalty);
+                                  server->choice.prefer_ms, server->task.selection.penalty);
 }
 
-/* One that was late alone is worth nothing yet, but is not new. */
 static bool has_reported(const dunlin__server_device *device)
 {
-    return device->row.row != 0 && (device->reported.round > 0 || device->reported.took_ms > 0);
+    return device->row.row != 0 && dunlin__select_is_known(&device->reported);
 }
 
 /* A number in [0, 1) of a round, and of a device or something else. */
@@ -119,6 +142,7 @@ static size_t list_useful(const dunlin__server *server, double *out)
 static void begin_utility(dunlin__server *server, double *room)
 {
     dunlin__round_choice *choice = &server->choice;
+    choice->prefer_ms = prefer_ms(server, room);
     size_t n = list_useful(server, room);
     choice->unit = dunlin__select_quantile(room, n, CAP);
     choice->explore = dunlin__select_explore(&server->task.selection, server->round.round);
@@ -134,38 +158,6 @@ static void begin_utility(dunlin__server *server, double *room)
                         : -1;
 }
 
-/* The mean of what the devices of each tier said of their loss: TiFL asks tiers more often that are
- * less accurate, by data that a server of phones does not have. */
-static void begin_tiers(dunlin__server *server, double *room)
-{
-    dunlin__round_choice *choice = &server->choice;
-    double losses[DUNLIN_SERVER_TIERS] = {0};
-    double counts[DUNLIN_SERVER_TIERS] = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < server->devices.n; i++) {
-        if (has_reported(server->devices.list[i])) {
-            room[n++] = server->devices.list[i]->reported.took_ms;
-        }
-    }
-    choice->n_tiers = server->task.selection.n_tiers;
-    choice->is_open = n < LEAST_KNOWN * choice->n_tiers;
-    (void)dunlin__select_quantile(room, n, 1); /* sorts them */
-    dunlin__select_tiers(room, n, choice->n_tiers, choice->ends_ms);
-    for (size_t i = 0; i < server->devices.n; i++) {
-        const dunlin__reported *one = &server->devices.list[i]->reported;
-        if (has_reported(server->devices.list[i])) {
-            const uint32_t tier =
-                dunlin__select_tier_of(one->took_ms, choice->ends_ms, choice->n_tiers);
-            losses[tier] += fmax(one->loss, 0);
-            counts[tier]++;
-        }
-    }
-    for (uint32_t t = 0; t < choice->n_tiers; t++) {
-        losses[t] = counts[t] > 0 ? losses[t] / counts[t] : 0;
-    }
-    choice->tier = dunlin__select_draw_tier(losses, choice->n_tiers, draw_of(server, DRAW_TIER));
-}
-
 /* Finds out once for the round what it goes by. False: there is no memory for it. */
 static bool begin_round(dunlin__server *server)
 {
@@ -173,16 +165,19 @@ static bool begin_round(dunlin__server *server)
     if (choice->round == server->round.round) {
         return true;
     }
-    const size_t n = server->devices.n > 0 ? server->devices.n : 1;
+    const size_t n_most =
+        server->devices.n > server->n_closed ? server->devices.n : server->n_closed;
+    const size_t n = n_most > 0 ? n_most : 1;
     double *room = dunlin__alloc_array(&server->alloc, n, sizeof *room);
     if (room == NULL) {
         return false;
     }
+    dunlin__tiers_spend(server);
     *choice = (dunlin__round_choice){.round = server->round.round};
     if (server->task.selection.kind == DUNLIN_SELECT_UTILITY) {
         begin_utility(server, room);
     } else {
-        begin_tiers(server, room);
+        dunlin__tiers_begin(server, room);
     }
     dunlin__free_array(&server->alloc, room, n, sizeof *room);
     return true;

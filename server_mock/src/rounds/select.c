@@ -10,6 +10,11 @@
 
 #define CUT 0.95 /* of the utility of the last that would be chosen by it alone */
 
+bool dunlin__select_is_known(const dunlin__reported *reported)
+{
+    return reported->round > 0 || reported->took_ms > 0;
+}
+
 double dunlin__select_useful(const dunlin__reported *reported)
 {
     return reported->n_examples * fmax(reported->loss, 0);
@@ -42,6 +47,22 @@ double dunlin__select_quantile(double *values, size_t n, double share)
     const double place = ceil(share * (double)n - 1e-9);
     const size_t at = place > 1 ? (size_t)place : 1;
     return values[(at < n ? at : n) - 1];
+}
+
+double dunlin__select_paced_ms(const double *useful, size_t n, size_t window, double first_ms,
+                               double step_ms, double most_ms)
+{
+    double paced_ms = first_ms;
+    for (size_t end = 2 * window; end <= n; end++) {
+        double before = 0;
+        double last = 0;
+        for (size_t i = 0; i < window; i++) { /* anew: a running sum would keep its rounding */
+            before += useful[end - 2 * window + i];
+            last += useful[end - window + i];
+        }
+        paced_ms += before > last ? step_ms : 0;
+    }
+    return fmin(paced_ms, most_ms);
 }
 
 double dunlin__select_explore(const dunlin__server_selection *terms, uint64_t round)
@@ -130,6 +151,19 @@ uint32_t dunlin__select_tier_of(double time_ms, const double *ends, uint32_t n_t
         tier++;
     }
     return tier;
+}
+
+void dunlin__select_change_tiers(const double *losses, const bool *has_credit, uint32_t n_tiers,
+                                 double *out_weights)
+{
+    for (uint32_t t = 0; t < n_tiers; t++) {
+        uint32_t n_better = 0; /* and have credit: n - i of the i-th worst of n */
+        for (uint32_t i = 0; i < n_tiers; i++) {
+            const bool is_better = losses[i] < losses[t] || (losses[i] == losses[t] && i > t);
+            n_better += has_credit[i] && is_better ? 1 : 0;
+        }
+        out_weights[t] = has_credit[t] ? (double)n_better : 0;
+    }
 }
 
 uint32_t dunlin__select_draw_tier(const double *weights, uint32_t n_tiers, double draw)

@@ -1,14 +1,19 @@
 /*
  * select.h - what devices are worth to a round, by their reports: the arithmetic alone.
  *
- * Utility: Lai et al., "Oort: efficient federated learning via guided participant selection", OSDI
- * 2021, algorithm 1. Tiers: Chai et al., "TiFL: a tier-based federated learning system", HPDC 2020.
+ * Utility and pacer: Lai et al., "Oort: efficient federated learning via guided participant
+ * selection", OSDI 2021, algorithm 1. Tiers: Chai et al., "TiFL: a tier-based federated learning
+ * system", HPDC 2020.
  */
 #ifndef DUNLIN_SERVER_SELECT_H
 #define DUNLIN_SERVER_SELECT_H
 
 #include "state/devices.h"
 #include "task/task.h"
+
+/* Whether anything is known of a device: one that was late alone is worth nothing yet, but is not
+ * new. */
+bool dunlin__select_is_known(const dunlin__reported *reported);
 
 /* Examples times their mean loss. Oort has the root of the mean of squared losses, which devices do
  * not report; the mean is never more than that. */
@@ -24,6 +29,15 @@ double dunlin__select_utility(const dunlin__reported *reported, uint64_t round, 
 /* The value that a share of n is not above: the smallest with ceil(share n) of them up to it. Sorts
  * them; 0 without any. */
 double dunlin__select_quantile(double *values, size_t n, double share);
+
+/*
+ * Oort's pacer: the preferred time before the round that follows on `n` rounds, of which `useful`
+ * has what each brought in all. It begins at first_ms, and in each round in which the last `window`
+ * brought less than the `window` before them it grows by step_ms, up to most_ms: slower devices are
+ * to bring what fast ones have no more.
+ */
+double dunlin__select_paced_ms(const double *useful, size_t n, size_t window, double first_ms,
+                               double step_ms, double most_ms);
 
 /* The share of a round for devices that have not reported. */
 double dunlin__select_explore(const dunlin__server_selection *terms, uint64_t round);
@@ -53,6 +67,13 @@ void dunlin__select_by_rank(dunlin__select_entry *entries, size_t n_entries, siz
 void dunlin__select_tiers(const double *times, size_t n, uint32_t n_tiers, double *out_ends);
 /* The tier of a time: the first whose end is not below it, or the last. */
 uint32_t dunlin__select_tier_of(double time_ms, const double *ends, uint32_t n_tiers);
+/*
+ * TiFL's ChangeProbs (algorithm 2): of the n tiers with credit the least accurate has the weight
+ * n - 1, the next n - 2, the most accurate 0. Here a tier's loss stands for its inaccuracy; of
+ * equal ones the faster counts as less accurate. A tier without credit has 0.
+ */
+void dunlin__select_change_tiers(const double *losses, const bool *has_credit, uint32_t n_tiers,
+                                 double *out_weights);
 /* One tier at random by weight, all alike if all weights are 0; `draw` in [0, 1). */
 uint32_t dunlin__select_draw_tier(const double *weights, uint32_t n_tiers, double draw);
 

@@ -26,6 +26,7 @@ typedef struct head {
     uint64_t n_checked_in;
     bool is_started;
     dunlin__round_choice choice;
+    dunlin__tier_past tiers;
 } head;
 
 /* Of a device, but for its row, which the database has, and its place in a list. */
@@ -62,6 +63,7 @@ static head make_head(const dunlin__server *server)
     made.n_checked_in = devices->n_checked_in;
     made.is_started = server->is_started;
     made.choice = server->choice;
+    made.tiers = server->tiers;
     return made;
 }
 
@@ -187,6 +189,7 @@ static bool take_all(dunlin__server *server, const uint8_t *bytes, size_t n_byte
     server->up_at_open = of.up_at_open;
     server->is_started = of.is_started;
     server->choice = of.choice;
+    server->tiers = of.tiers;
     return take_devices(server, &of, bytes + sizeof of);
 }
 

@@ -73,10 +73,21 @@ typedef struct dunlin__round_choice {
     double least;     /* UTILITY: of less a device waits... */
     double unit;      /* ...where the usefulness of its examples is a part of this */
     double explore;   /* the chance of one that has not reported */
+    double prefer_ms; /* ...and of which whoever takes longer is worth less */
     uint32_t tier;    /* TIERS: that is asked, from 0 */
     uint32_t n_tiers; /* that there are */
     double ends_ms[DUNLIN_SERVER_TIERS]; /* the longest time of each */
 } dunlin__round_choice;
+
+/* What tiers have had, from round to round (rounds/tiers.c). */
+typedef struct dunlin__tier_past {
+    uint32_t n_asked[DUNLIN_SERVER_TIERS]; /* rounds that counted, of each */
+    uint32_t last;                         /* that was drawn */
+    uint64_t looked_round;                 /* the last that looked at losses; 0: none yet */
+    double losses[DUNLIN_SERVER_TIERS];    /* by then */
+    bool has_weights;                      /* else all alike */
+    double weights[DUNLIN_SERVER_TIERS];   /* by which tiers are drawn since then */
+} dunlin__tier_past;
 
 struct dunlin__secure; /* rounds/secure.c */
 
@@ -117,6 +128,7 @@ struct dunlin__server {
     bool *in_cohort; /* by client index; NULL when the clients are not known beforehand */
     uint32_t n_in_cohort;
     dunlin__round_choice choice;
+    dunlin__tier_past tiers;
     struct dunlin__secure *secure; /* the sessions of secure aggregation; NULL: none yet */
     bool is_repeatable;            /* noise has, or had, a seed that is known: nothing is private */
     dunlin__ahead ahead;

@@ -94,6 +94,8 @@ typedef struct dunlin__server_buffered {
     double exponent;        /* one that is t rounds older counts (1 + t)^-exponent times */
 } dunlin__server_buffered;
 
+#define DUNLIN_SERVER_TIERS 16u /* at most */
+
 typedef enum dunlin__selection_kind {
     DUNLIN_SELECT_BY_RANK = 0, /* of hashes; of unknown clients whoever comes first */
     DUNLIN_SELECT_UTILITY,
@@ -103,15 +105,19 @@ typedef enum dunlin__selection_kind {
 /* Whom a round asks, by what devices reported (task_unequal.c). */
 typedef struct dunlin__server_selection {
     dunlin__selection_kind kind;
-    double prefer_s;  /* UTILITY: a device that takes longer is worth less; 0: half the deadline */
-    double penalty;   /* ...(prefer_s / its time)^penalty times */
-    double explore;   /* the share of devices that have not reported, in the first round... */
-    double decay;     /* ...this factor of it from round to round... */
-    double least;     /* ...and never less */
-    double decline;   /* unknown clients: the share of those with least utility that wait */
-    uint32_t n_tiers; /* TIERS */
+    double prefer_s; /* UTILITY: a device that takes longer is worth less; 0: half the deadline */
+    double penalty;  /* ...(prefer_s / its time)^penalty times */
+    double pacer_s;  /* prefer_s grows by so much when rounds bring less; 0: it stays */
+    uint32_t pacer_rounds; /* ...which the last so many are held against */
+    double explore;        /* the share of devices that have not reported, in the first round... */
+    double decay;          /* ...this factor of it from round to round... */
+    double least;          /* ...and never less */
+    double decline;        /* unknown clients: the share of those with least utility that wait */
+    uint32_t n_tiers;      /* TIERS */
+    uint32_t interval;     /* rounds between two looks at which are inaccurate; 0: each round */
+    bool has_credits;      /* each tier is asked in so many rounds at most, from the fastest on: */
+    uint32_t credits[DUNLIN_SERVER_TIERS]; /* of n_tiers */
 } dunlin__server_selection;
-#define DUNLIN_SERVER_TIERS 16u /* at most */
 
 #define DUNLIN_SERVER_STALENESS 32u /* the most rounds that a base may be older */
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#define CREDITS_MOST 1000000
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static const dunlin__task_field buffered_fields[] = {
@@ -22,12 +23,15 @@ static const dunlin__task_field buffered_fields[] = {
     }
 static const dunlin__task_field selection_fields[] = {
     SELECTION("prefer_s", prefer_s, DUNLIN_TASK_REAL, 0, 2592000, 0),
+    SELECTION("pacer_s", pacer_s, DUNLIN_TASK_REAL, 0, 2592000, 0),
+    SELECTION("pacer_rounds", pacer_rounds, DUNLIN_TASK_U32, 1, 10000, 20),
     SELECTION("penalty", penalty, DUNLIN_TASK_REAL, 0, 100, 2),
     SELECTION("explore", explore, DUNLIN_TASK_REAL, 0, 1, 0.9),
     SELECTION("explore_decay", decay, DUNLIN_TASK_REAL, 0, 1, 0.98),
     SELECTION("explore_least", least, DUNLIN_TASK_REAL, 0, 1, 0.2),
     SELECTION("decline", decline, DUNLIN_TASK_REAL, 0, 0.95, 0.5),
     SELECTION("tiers", n_tiers, DUNLIN_TASK_U32, 2, DUNLIN_SERVER_TIERS, 5),
+    SELECTION("interval", interval, DUNLIN_TASK_U32, 0, 10000, 0),
 };
 
 static dunlin_status refuse_beside(const dunlin__task_place *at, const char *what, const char *why)
@@ -61,7 +65,9 @@ static dunlin_status check_keys(const dunlin__task_place *at, json_t *object, co
     json_t *value = NULL;
     json_object_foreach(object, key, value)
     {
-        if (strcmp(key, "kind") != 0 && (strcmp(key, "tiers") == 0) != is_tiers) {
+        const bool is_of_tiers = strcmp(key, "tiers") == 0 || strcmp(key, "credits") == 0 ||
+                                 strcmp(key, "interval") == 0;
+        if (strcmp(key, "kind") != 0 && is_of_tiers != is_tiers) {
             return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                                 "%.80s: selection.%.40s does not go with kind %s", at->file, key,
                                 kind);
@@ -70,10 +76,39 @@ static dunlin_status check_keys(const dunlin__task_place *at, json_t *object, co
     return DUNLIN_OK;
 }
 
+/* Rounds of each tier, the fastest first. */
+static dunlin_status read_credits(const dunlin__task_place *at, const json_t *object,
+                                  dunlin__server_selection *out)
+{
+    const json_t *list = json_object_get(object, "credits");
+    if (list == NULL) {
+        return DUNLIN_OK;
+    }
+    if (!json_is_array(list) || json_array_size(list) != out->n_tiers) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: selection.credits: wants a list of %u numbers, one for each of "
+                            "selection.tiers",
+                            at->file, (unsigned)out->n_tiers);
+    }
+    for (size_t i = 0; i < out->n_tiers; i++) {
+        const json_t *value = json_array_get(list, i);
+        const json_int_t credits = json_integer_value(value);
+        if (!json_is_integer(value) || credits < 0 || credits > CREDITS_MOST) {
+            return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                                "%.80s: selection.credits, entry %zu: wants a whole number from 0 "
+                                "to %d",
+                                at->file, i, CREDITS_MOST);
+        }
+        out->credits[i] = (uint32_t)credits;
+    }
+    out->has_credits = true;
+    return DUNLIN_OK;
+}
+
 static dunlin_status read_selection(const dunlin__task_place *at, const json_t *root,
                                     dunlin__server_task *task)
 {
-    static const char *const names[] = {"kind"};
+    static const char *const names[] = {"kind", "credits"};
     const dunlin__task_object what = {"selection", selection_fields, N_OF(selection_fields), names,
                                       N_OF(names)};
     const dunlin__task_place inside = {at->file, "selection.", at->error};
@@ -92,7 +127,8 @@ static dunlin_status read_selection(const dunlin__task_place *at, const json_t *
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                             "%.80s: selection.kind %.12s: wants utility or tiers", at->file, kind);
     }
-    return check_keys(at, object, kind);
+    DUNLIN_TRY(check_keys(at, object, kind));
+    return read_credits(at, object, &task->selection);
 }
 
 dunlin_status dunlin__task_read_unequal(const dunlin__task_place *at, const json_t *root,

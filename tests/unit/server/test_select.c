@@ -32,6 +32,21 @@ Test(select, utility_is_its_formula)
     cr_expect_eq(dunlin__select_useful(&gain), 0);
 }
 
+/* By hand, with windows of two rounds: 10 + 8 against 9 + 9 is no less, 8 + 9 against 9 + 5 is, and
+ * so is 9 + 9 against 5 + 4. */
+Test(select, the_pacer_gives_slow_devices_time_when_rounds_bring_less)
+{
+    const double useful[] = {10, 8, 9, 9, 5, 4};
+    cr_expect_eq(dunlin__select_paced_ms(useful, 0, 2, 100, 7, 1000), 100);
+    cr_expect_eq(dunlin__select_paced_ms(useful, 3, 2, 100, 7, 1000), 100, "too few rounds");
+    cr_expect_eq(dunlin__select_paced_ms(useful, 4, 2, 100, 7, 1000), 100, "18 against 18");
+    cr_expect_eq(dunlin__select_paced_ms(useful, 5, 2, 100, 7, 1000), 107);
+    cr_expect_eq(dunlin__select_paced_ms(useful, 6, 2, 100, 7, 1000), 114);
+    cr_expect_eq(dunlin__select_paced_ms(useful, 6, 2, 100, 7, 110), 110, "the deadline");
+    cr_expect_eq(dunlin__select_paced_ms(useful, 6, 3, 100, 7, 1000), 107, "27 against 18");
+    cr_expect_eq(dunlin__select_paced_ms(useful, 6, 4, 100, 7, 1000), 100);
+}
+
 Test(select, quantiles_are_of_the_nearest_rank)
 {
     double four[] = {4, 1, 3, 2};
@@ -168,6 +183,35 @@ Test(select, one_that_is_too_slow_waits_whatever_it_knows)
     end();
 }
 
+/* It begins with a step; 10 x 3 before 10 x 2 makes another one, 10 x 2 before 10 x 2.5 none, and a
+ * round of evaluation brings nothing. */
+Test(select, the_pacer_goes_by_the_rounds_that_closed)
+{
+    static const double LOSSES[] = {3, 2, 2.5, 0};
+    dunlin__round_row rows[4];
+    begin(START ", \"selection\": {\"kind\": \"utility\", \"pacer_s\": 7, \"pacer_rounds\": 1}", 2);
+    memset(rows, 0, sizeof rows);
+    for (int i = 0; i < 4; i++) {
+        rows[i].round = (uint64_t)i + 1;
+        rows[i].weight_sum = 10;
+        rows[i].metrics.is_there[DUNLIN_METRIC_LOSS] = true;
+        rows[i].metrics.values[DUNLIN_METRIC_LOSS] = LOSSES[i];
+        rows[i].is_evaluation = i == 3;
+    }
+    dunlin__round_row *kept = fixture.server.closed;
+    const size_t n_kept = fixture.server.n_closed;
+    fixture.server.closed = rows;
+    for (size_t n = 1; n <= 4; n++) {
+        fixture.server.n_closed = n;
+        fixture.server.choice.round = 0;
+        (void)dunlin__profile_is_welcome(&fixture.server, known(0), fixture.now_ms);
+        cr_expect_eq(fixture.server.choice.prefer_ms, n == 1 ? 7000 : 14000, "%zu rounds", n);
+    }
+    fixture.server.closed = kept;
+    fixture.server.n_closed = n_kept;
+    end();
+}
+
 Test(select, too_little_is_known_at_first)
 {
     begin(START ", \"selection\": {\"kind\": \"utility\", \"explore\": 0, \"explore_least\": 0}",
@@ -210,6 +254,86 @@ Test(select, tiers_take_turns)
     }
     fixture.server.round.round = 1;
     cr_expect_eq(seen, 7);
+    end();
+}
+
+/* Three tiers with losses 3, 1 and 2: of all the weights are 2, 0 and 1, without the first 0, 0, 1.
+ */
+Test(select, the_least_accurate_tiers_are_drawn_most)
+{
+    const double losses[] = {3, 1, 2};
+    const double alike[] = {1, 1, 1};
+    const bool all[] = {true, true, true};
+    const bool two[] = {false, true, true};
+    double weights[3];
+    dunlin__select_change_tiers(losses, all, 3, weights);
+    cr_expect(weights[0] == 2 && weights[1] == 0 && weights[2] == 1);
+    dunlin__select_change_tiers(losses, two, 3, weights);
+    cr_expect(weights[0] == 0 && weights[1] == 0 && weights[2] == 1);
+    dunlin__select_change_tiers(alike, all, 3, weights);
+    cr_expect(weights[0] == 2 && weights[1] == 1 && weights[2] == 0, "the faster first");
+}
+
+/* A round that is over, with so many updates, and the next one. */
+static uint32_t next_tier(dunlin__round_row *rows, uint64_t round, uint64_t n_participants)
+{
+    rows[round - 2] = (dunlin__round_row){.round = round - 1, .n_participants = n_participants};
+    fixture.server.closed = rows;
+    fixture.server.n_closed = round - 1;
+    fixture.server.round.round = round;
+    (void)dunlin__profile_is_welcome(&fixture.server, known(0), fixture.now_ms);
+    return fixture.server.choice.tier;
+}
+
+Test(select, tiers_have_as_many_rounds_as_credits)
+{
+    dunlin__round_row rows[16];
+    uint32_t n_asked[3] = {0};
+    begin(START ", \"selection\": {\"kind\": \"tiers\", \"tiers\": 3, \"credits\": [4, 0, 2]}", 6);
+    dunlin__round_row *kept = fixture.server.closed;
+    for (int d = 0; d < 6; d++) {
+        report(d, 1, 1000 * (1 + d));
+    }
+    (void)dunlin__profile_is_welcome(&fixture.server, known(0), fixture.now_ms);
+    n_asked[fixture.server.choice.tier]++;
+    for (uint64_t round = 2; round <= 6; round++) {
+        n_asked[next_tier(rows, round, 3)]++;
+    }
+    cr_expect(n_asked[0] == 4 && n_asked[1] == 0 && n_asked[2] == 2, "%u, %u, %u", n_asked[0],
+              n_asked[1], n_asked[2]);
+    (void)next_tier(rows, 7, 0); /* that of round 6 had nobody, and gives its credit back */
+    cr_expect_eq(fixture.server.tiers.n_asked[0] + fixture.server.tiers.n_asked[2], 5);
+    fixture.server.closed = kept;
+    fixture.server.n_closed = 0;
+    fixture.server.round.round = 1;
+    end();
+}
+
+/* Every second round it is looked whether the tier of the last is more accurate than before. */
+Test(select, tiers_are_drawn_anew_when_the_last_is_no_better)
+{
+    dunlin__round_row rows[16];
+    begin(START ", \"selection\": {\"kind\": \"tiers\", \"tiers\": 3, \"interval\": 2}", 6);
+    dunlin__round_row *kept = fixture.server.closed;
+    for (int d = 0; d < 6; d++) {
+        report(d, 5 - d / 2, 1000 * (1 + d));
+    }
+    (void)next_tier(rows, 2, 3);
+    cr_expect(!fixture.server.tiers.has_weights, "nothing to hold it against");
+    for (int d = 0; d < 6; d++) {
+        report(d, 4 - d / 2, 1000 * (1 + d));
+    }
+    (void)next_tier(rows, 4, 3);
+    cr_expect(!fixture.server.tiers.has_weights, "all are better");
+    (void)next_tier(rows, 5, 3);
+    cr_expect(!fixture.server.tiers.has_weights, "it is not looked yet");
+    (void)next_tier(rows, 6, 3);
+    cr_expect(fixture.server.tiers.has_weights, "none is better");
+    cr_expect(fixture.server.tiers.weights[0] == 2 && fixture.server.tiers.weights[2] == 0);
+    cr_expect_neq(fixture.server.choice.tier, 2, "the most accurate is not drawn");
+    fixture.server.closed = kept;
+    fixture.server.n_closed = 0;
+    fixture.server.round.round = 1;
     end();
 }
 
@@ -308,6 +432,15 @@ Test(select, what_it_cannot_be_is_refused_by_name)
     REFUSED("{\"kind\": \"tiers\", \"decline\": 0.5}", "selection.decline does not go with");
     REFUSED("{\"kind\": \"utility\", \"tiers\": 5}", "selection.tiers does not go with");
     REFUSED("{\"kind\": \"utility\", \"explore\": 1.5}", "explore");
+    REFUSED("{\"kind\": \"utility\", \"credits\": [1]}", "selection.credits does not go with");
+    REFUSED("{\"kind\": \"utility\", \"pacer_s\": -1}", "pacer_s");
+    REFUSED("{\"kind\": \"utility\", \"pacer_rounds\": 0}", "pacer_rounds");
+    REFUSED("{\"kind\": \"tiers\", \"pacer_s\": 1}", "selection.pacer_s does not go with");
+    REFUSED("{\"kind\": \"tiers\", \"tiers\": 2, \"credits\": [1]}", "wants a list of 2 numbers");
+    REFUSED("{\"kind\": \"tiers\", \"tiers\": 2, \"credits\": 7}", "wants a list of 2 numbers");
+    REFUSED("{\"kind\": \"tiers\", \"tiers\": 2, \"credits\": [1, -1]}", "credits, entry 1");
+    REFUSED("{\"kind\": \"tiers\", \"tiers\": 2, \"credits\": [1.5, 1]}", "credits, entry 0");
+    REFUSED("{\"kind\": \"tiers\", \"interval\": -1}", "interval");
     REFUSED("{\"kind\": \"utility\"}, \"dp\": {\"clip\": 1, \"noise\": 1, \"delta\": 1e-5, "
             "\"population\": 1000, \"sampling\": \"arrival\"}",
             "selection");
