@@ -2,7 +2,8 @@
  * update_pack.c - packs an update, pass by pass.
  *
  * Invariant: the gains come of a pass that measures what the other side will decode, in its own
- * arithmetic, so no norm that is decoded is above the plan's bound.
+ * arithmetic, so no norm that is decoded is above the plan's bound, and what is fed back of a
+ * tensor is never longer than what was packed of it.
  */
 #include "update_pack.h"
 
@@ -15,6 +16,10 @@
 
 /* Names the use of what is drawn. */
 #define DRAW_TAG "dunlin.v1.rounding"
+/* A gain must be above 0. */
+#define LEAST_FEEDBACK_GAIN 0x1p-20
+/* The square of a norm grows by less than this when each product with a gain is rounded. */
+#define GROWTH (1.0 + 0x1p-20)
 
 /* The seed of the rounding follows from the assignment, so whatever is written twice is the same.
  */
@@ -107,7 +112,64 @@ static dunlin_status choose(dunlin__update_pack *pack, float *block)
 
 /* ---- a pass of the packer ---- */
 
-/* Of what was decoded: squares of single tensors, if `squares` has room for them. */
+/* ---- gains ---- */
+
+/* What is decoded of the current tensor beside what was packed of it. */
+typedef struct decoded_view {
+    const dunlin__update_pack *pack;
+    int32_t index;
+    int64_t n_seen;
+    double along;  /* sum of the products of both */
+    double square; /* of what is decoded */
+} decoded_view;
+
+static dunlin_status view_decoded(void *ctx, const float *values, size_t n_values,
+                                  dunlin_error *error)
+{
+    decoded_view *view = ctx;
+    const dunlin__update_pack *pack = view->pack;
+    float packed[DUNLIN_STREAM_PIECE_FLOATS];
+    (void)error; /* it is the client's, which the reading fills */
+    for (size_t done = 0; done < n_values;) {
+        const size_t left = n_values - done;
+        const size_t n = left < DUNLIN_STREAM_PIECE_FLOATS ? left : DUNLIN_STREAM_PIECE_FLOATS;
+        DUNLIN_TRY(dunlin__clip_read(pack->clip, pack->values, pack->base_index[view->index],
+                                     view->n_seen, (int64_t)n, packed));
+        for (size_t i = 0; i < n; i++) {
+            view->along += (double)packed[i] * (double)values[done + i];
+            view->square += (double)values[done + i] * (double)values[done + i];
+        }
+        view->n_seen += (int64_t)n;
+        done += n;
+    }
+    return DUNLIN_OK;
+}
+
+/* The gain that leaves least of a tensor for the next update. A choice at random, enlarged so that
+ * its mean is right, would leave n / k - 1 times as much as was there, and more each round. Of an
+ * unbiased packing it is about 1 / (1 + relative variance), with which feedback converges (Stich,
+ * Karimireddy 2020, "The Error-Feedback Framework"). */
+static float gain_of_feedback(const decoded_view *view)
+{
+    if (!(view->square > 0.0) || view->along >= view->square) {
+        return 1.0F;
+    }
+    const double gain = view->along / view->square;
+    return gain > LEAST_FEEDBACK_GAIN ? (float)gain : (float)LEAST_FEEDBACK_GAIN;
+}
+
+/* Both gains in one: a product is rounded downwards. */
+static float join_gains(float gain, float more)
+{
+    if (gain < 1.0F && more < 1.0F) {
+        return nextafterf(gain * more, 0.0F);
+    }
+    return gain < 1.0F ? gain : more;
+}
+
+/* ---- passes ---- */
+
+/* Of what was decoded: the square of its norm, if `out_square` is not NULL. */
 static dunlin_status pack_tensor(const dunlin__update_pack *pack, dunlin__tensor_packer *packer,
                                  int32_t index, float *block, double *out_square)
 {
@@ -126,30 +188,71 @@ static dunlin_status pack_tensor(const dunlin__update_pack *pack, dunlin__tensor
     return dunlin__tensor_packer_tensor_end(packer, &pack->stored_bytes[index], out_square, error);
 }
 
-/* One pass over everything. With `layer_bound` above 0 the tensors' own gains come out of it. */
-static dunlin_status run_pass(dunlin__update_pack *pack, float *block, float layer_bound,
-                              uint64_t *out_bytes, double *out_square)
+/* One tensor of the pass that measures: its gain, and the square of its norm with that. */
+static dunlin_status measure_tensor(dunlin__update_pack *pack, dunlin__tensor_packer *packer,
+                                    decoded_view *view, float *block, float layer_bound,
+                                    double *square_sum)
+{
+    dunlin_error *error = &pack->values->client->error;
+    const int32_t index = view->index;
+    double square = 0.0;
+    float more = 1.0F;
+    DUNLIN_TRY(pack_tensor(pack, packer, index, block, &square));
+    const float gain = gain_of_feedback(view);
+    if (gain < 1.0F) {
+        square *= (double)gain * (double)gain * GROWTH;
+    }
+    if (layer_bound > 0.0F) {
+        DUNLIN_TRY(dunlin__packing_gain(square, layer_bound, &more, error));
+    }
+    pack->gains[index] = join_gains(gain, more);
+    *square_sum += square;
+    return DUNLIN_OK;
+}
+
+/* The pass that measures: sizes, and gains but for that of the whole update's bound. */
+static dunlin_status measure_pass(dunlin__update_pack *pack, float *block, float layer_bound,
+                                  uint64_t *out_bytes, double *out_square)
+{
+    dunlin_client *client = pack->values->client;
+    decoded_view view = {.pack = pack};
+    dunlin__tensor_packer *packer = NULL;
+    dunlin__pack_options options = pack->options;
+    if (client->round->assignment.plan.feedback_rounds > 0) {
+        options.mirror = (dunlin__pack_mirror){.ctx = &view, .values_fn = view_decoded};
+    }
+    *out_square = 0.0;
+    dunlin_status status =
+        dunlin__tensor_packer_open(&options, &client->runtime->alloc, &packer, &client->error);
+    for (int32_t i = 0; status == DUNLIN_OK && i < pack->n_tensors; i++) {
+        view = (decoded_view){.pack = pack, .index = i};
+        status = measure_tensor(pack, packer, &view, block, layer_bound, out_square);
+    }
+    if (status == DUNLIN_OK) {
+        *out_bytes = dunlin__tensor_packer_bytes(packer);
+    }
+    dunlin__tensor_packer_close(packer);
+    return status;
+}
+
+/* The pass that writes, to the sink of the options. */
+static dunlin_status write_pass(dunlin__update_pack *pack, float *block, uint64_t *out_bytes)
 {
     dunlin_client *client = pack->values->client;
     dunlin__tensor_packer *packer = NULL;
     dunlin_status status = dunlin__tensor_packer_open(&pack->options, &client->runtime->alloc,
                                                       &packer, &client->error);
     for (int32_t i = 0; status == DUNLIN_OK && i < pack->n_tensors; i++) {
-        double square = 0.0;
-        status = pack_tensor(pack, packer, i, block, &square);
-        if (status == DUNLIN_OK && layer_bound > 0.0F) {
-            status = dunlin__packing_gain(square, layer_bound, &pack->gains[i], &client->error);
-        }
+        status = pack_tensor(pack, packer, i, block, NULL);
     }
     if (status == DUNLIN_OK) {
         *out_bytes = dunlin__tensor_packer_bytes(packer);
-        *out_square = dunlin__tensor_packer_square(packer);
     }
     dunlin__tensor_packer_close(packer);
     return status;
 }
 
-/* Sizes, and gains where the bound needs them. */
+/* Sizes, and gains where the bound or the feedback needs them. */
 static dunlin_status measure(dunlin__update_pack *pack, float *block, uint64_t *out_bytes)
 {
     const dunlin__clip *clip = pack->clip;
@@ -160,13 +263,13 @@ static dunlin_status measure(dunlin__update_pack *pack, float *block, uint64_t *
         const double each = clip->bound / sqrt((double)clip->n_layers);
         layer_bound = nextafterf((float)each, 0.0F);
     }
-    DUNLIN_TRY(run_pass(pack, block, layer_bound, out_bytes, &square));
+    DUNLIN_TRY(measure_pass(pack, block, layer_bound, out_bytes, &square));
     if (is_bound && !clip->is_per_layer) {
-        float gain = 1.0F;
+        float more = 1.0F;
         DUNLIN_TRY(
-            dunlin__packing_gain(square, (float)clip->bound, &gain, &pack->values->client->error));
+            dunlin__packing_gain(square, (float)clip->bound, &more, &pack->values->client->error));
         for (int32_t i = 0; i < pack->n_tensors; i++) {
-            pack->gains[i] = gain;
+            pack->gains[i] = join_gains(pack->gains[i], more);
         }
     }
     return DUNLIN_OK;
@@ -219,9 +322,8 @@ dunlin_status dunlin__update_pack_run(dunlin__update_pack *pack, float *block,
                                       const dunlin__pack_sink *sink, uint64_t n_bytes)
 {
     uint64_t n_again = 0;
-    double square = 0.0;
     pack->options.sink = *sink;
-    DUNLIN_TRY(run_pass(pack, block, 0.0F, &n_again, &square));
+    DUNLIN_TRY(write_pass(pack, block, &n_again));
     return n_again == n_bytes
                ? DUNLIN_OK
                : dunlin__fail(&pack->values->client->error, DUNLIN_CALLBACK, "update", 0,

@@ -2,9 +2,10 @@
  * update_pack.h - the update in fewer bytes: packed as the plan says (wire/compress.h).
  *
  * Stages: the clipped difference, the choice of the largest if the plan wants those alone, rotation
- * and rounding at random, the gain that keeps the decoded norm within the bound. Every pass reads
- * the difference anew, so beside the learner and the base no more than the packer's memory is used;
- * all that is drawn follows from the plan, so a second pass, or a second try, gives the same bytes.
+ * and rounding at random, the gains that keep the decoded norm within the bound and, with feedback,
+ * what is left below what there was. Every pass reads the difference anew, so beside the learner
+ * and the base no more than the packer's memory is used; all that is drawn follows from the plan,
+ * so a second pass, or a second try, gives the same bytes.
  */
 #ifndef DUNLIN_SDK_UPDATE_PACK_H
 #define DUNLIN_SDK_UPDATE_PACK_H

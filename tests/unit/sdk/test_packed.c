@@ -169,6 +169,75 @@ PACKED_TEST(nothing_is_left_when_it_is_not_asked_for)
     expect_no_files();
 }
 
+/* A choice that is enlarged for its mean, and rounding to few levels, would leave more than there
+ * was, and more each round: the gain of a tensor sees to it that they do not. */
+PACKED_TEST(what_is_left_is_never_more_than_there_was)
+{
+    static const struct {
+        dunlin_v1_values_t values;
+        uint32_t bits;
+        dunlin_v1_selection_t selection;
+    } kinds[] = {{DUNLIN_V1_VALUES_F32, 0, DUNLIN_V1_SELECTION_RANDOM},
+                 {DUNLIN_V1_VALUES_LEVELS, 2, DUNLIN_V1_SELECTION_RANDOM},
+                 {DUNLIN_V1_VALUES_LEVELS, 2, DUNLIN_V1_SELECTION_LARGEST},
+                 {DUNLIN_V1_VALUES_SIGN, 0, DUNLIN_V1_SELECTION_LARGEST}};
+    static double left[N_AVERAGED];
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        memset(left, 0, sizeof left);
+        for (int round = 1; round <= 6; round++) {
+            double there = 0.0;
+            double remains = 0.0;
+            want(kinds[k].values, kinds[k].bits, kinds[k].selection, 100000, false);
+            w.server.plan.feedback_rounds = 5;
+            (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+            for (int64_t i = 0; i < N_AVERAGED; i++) {
+                const double whole = made(i) + left[i];
+                left[i] = whole - (double)w.server.update[i];
+                there += whole * whole;
+                remains += left[i] * left[i];
+            }
+            cr_assert_lt(remains, there, "kind %zu, round %d: %g of %g", k, round, remains, there);
+            w.server.now_ms += 5000;
+            w.server.round++;
+        }
+        w.server.round += 10; /* what this kind has left is too old for the next */
+    }
+}
+
+/* The norm of [first, last) of what was decoded. */
+static double decoded_norm(int64_t first, int64_t last)
+{
+    double sum = 0.0;
+    for (int64_t i = first; i < last; i++) {
+        sum += (double)w.server.update[i] * (double)w.server.update[i];
+    }
+    return sqrt(sum);
+}
+
+/* Both gains at once: the bound holds for what was decoded, of the whole or of each tensor. */
+PACKED_TEST(a_bound_holds_with_what_was_left_out)
+{
+    for (int round = 0; round < 8; round++) {
+        const bool is_random = round % 2 == 0;
+        want(is_random ? DUNLIN_V1_VALUES_F32 : DUNLIN_V1_VALUES_LEVELS, is_random ? 0 : 2,
+             is_random ? DUNLIN_V1_SELECTION_RANDOM : DUNLIN_V1_SELECTION_LARGEST, 100000, false);
+        w.server.plan.feedback_rounds = 5;
+        w.server.plan.clip_norm = ldexpf(3.0F, -round);
+        w.server.plan.clips_layers = round >= 4;
+        w.server.assignment_feature = round >= 4 ? DUNLIN_V1_FEATURE_CLIP_ORDERS : 0;
+        const double each = (double)w.server.plan.clip_norm / sqrt(2.0);
+        (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+        cr_expect(dunlin__norm_is_within(w.server.packed_square, w.server.plan.clip_norm),
+                  "round %d: %.17g above %g", round, sqrt(w.server.packed_square),
+                  (double)w.server.plan.clip_norm);
+        cr_expect_gt(w.server.packed_square, 0.0);
+        cr_expect(round < 4 ||
+                  (decoded_norm(0, 70000) <= each && decoded_norm(70000, N_AVERAGED) <= each));
+        w.server.now_ms += 5000;
+        w.server.round++;
+    }
+}
+
 /* What a refused update left out was not sent, and neither was the rest. */
 PACKED_TEST(an_update_that_is_refused_leaves_nothing)
 {
