@@ -27,6 +27,7 @@
     }
 #define REQUIRED (-1.0)
 #define LEAST_REAL 1e-30             /* that is not 0 in a plan, whose numbers are float32 */
+#define LEAST_PACKED_CLIP 1e-9       /* devices can hold a packed update to no less */
 #define LARGE 9007199254740992.0     /* 2^53: whole numbers of JSON are exact up to here */
 #define MAX_EXAMPLES 1099511627776.0 /* 2^40, as the protocol has it */
 /* What a device says it has cannot be checked: with so many, one that lies counts for some tens of
@@ -255,6 +256,12 @@ static dunlin_status check_clip(const dunlin__task_place *at, const json_t *root
 static dunlin_status check_together(const dunlin__task_place *at, dunlin__server_task *task)
 {
     DUNLIN_TRY(check_small(at, &task->plan));
+    if (task->is_packed && task->plan.clip_norm > 0 && task->plan.clip_norm < LEAST_PACKED_CLIP) {
+        return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
+                            "%.80s: plan.clip_norm is %g; with compress.up it must be 0, or at "
+                            "least %g",
+                            at->file, task->plan.clip_norm, LEAST_PACKED_CLIP);
+    }
     DUNLIN_TRY(dunlin__together_check(dunlin__together_traits(task), at->file, at->error));
     if (task->n_clients != 0 && task->cohort > task->n_clients) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,

@@ -104,6 +104,9 @@ Test(task, refuses_by_name)
         {COMPRESS("\"feedback\": 3"), "compress.feedback goes with topk or randk"},
         {COMPRESS("\"up\": \"int8\", \"feedback\": 3"),
          "compress.feedback goes with topk or randk"},
+        {START
+         ", \"model\": \"m\", \"compress\": {\"up\": \"int8\"}, \"plan\": {\"clip_norm\": 9e-10}}",
+         "plan.clip_norm is 9e-10; with compress.up it must be 0, or at least 1e-09"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_layers\": true}}",
          "plan.clip_layers goes with plan.clip_norm"},
         {START ", \"model\": \"m\", \"plan\": {\"clip_quantile\": 0.5}}",
