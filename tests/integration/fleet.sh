@@ -131,6 +131,17 @@ assert one["setup"]["compress"] == {"up": "int4+rotate", "down": "int8"}, one["s
 assert one["bytes_down"] == sum(r["bytes_down"] for r in one["rounds"]) < plain["bytes_down"] / 3, one["bytes_down"]
 assert one["bytes_up"] == sum(r["bytes_up"] for r in one["rounds"]) < plain["bytes_up"] / 6, one["bytes_up"]
 PYTHON
+# So is what is kept for the next update: nothing of it is lost, added twice or drawn anew on a bad network.
+left=(--compress up:topk:0.1+int4+entropy,down:int8 --feedback 3 --update-clip 0.5 --clients 4)
+run 5 1 "$work/r.json" "${left[@]}"
+run 5 2 "$work/s.json" "${left[@]}" --keep-model --faults "$work/faults"
+python3 - "$work/r.json" "$work/s.json" <<'PYTHON'
+import json, sys
+one, two = (json.load(open(path)) for path in sys.argv[1:])
+figures = lambda run: [(r["round"], r["accuracy"], r["loss"], r["train_loss"], r["participants"]) for r in run["rounds"]]
+assert figures(one) == figures(two), "fed back: threads, faults or deltas change the figures: %s %s" % (figures(one), figures(two))
+assert all(r["participants"] == 4 for r in one["rounds"]) and one["setup"]["compress"]["feedback"] == 3, one["setup"]
+PYTHON
 expect 2 "--compress sideways:int8: not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress sideways:int8
 expect 2 "not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress down:int8,down:int4
 grep -q 'synthetic' "$work/report.html"
