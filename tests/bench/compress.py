@@ -4,7 +4,7 @@
 compress.py PROGRAMS [CSV]: PROGRAMS has dunlin-fleet and dunlin-server, DUNLIN_DATA the data sets (cifar10-jpeg unpacked). Rows that the CSV has are not
 run again, so an interrupted series goes on where it was. Every side of a data set has the same fleet, rounds and seeds: LeNet-5,
 MNIST by writer (60 devices, 20 a round, 30 rounds), CIFAR-10 in JPEG (20 devices, 10 a round, 30 rounds; a small network and few
-rounds, so that three seeds of all take an hour of processor time). `accuracy` is that after the last round, `accuracy_5` the mean of the
+rounds, so that three seeds of all take half an hour of processor time). `accuracy` is that after the last round, `accuracy_5` the mean of the
 last five.
 """
 import csv
@@ -20,7 +20,7 @@ DATA = {
     "mnist_writers": "--clients 60 --cohort 20 --rounds 30 --dataset mnist_writers --partition writers --lr 0.05",
     "cifar10_jpeg": "--clients 20 --cohort 10 --rounds 30 --dataset cifar10_jpeg --partition dirichlet:1 --lr 0.02 --momentum 0.9 --batch 32",
 }
-SIDES = ("", "up:int2+rotate+entropy", "up:randk:0.5+int2+entropy", "down:int8", "up:randk:0.5+int2+entropy,down:int8")
+SIDES = ("", "up:int4+rotate+entropy", "up:int2+rotate+entropy", "up:randk:0.5+int2+entropy", "down:int8", "up:randk:0.5+int2+entropy,down:int8")
 SEEDS = (1, 2, 3)
 LAST = 5
 COLUMNS = ["dataset", "compress", "seed", "accuracy", "accuracy_5", "bytes_down", "bytes_up", "wall_s", "processor_s"]

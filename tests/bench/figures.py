@@ -10,7 +10,7 @@ A row of figures.csv is one figure: id, name, value, processor, commit, date, co
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
-results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, are tables of their own; the parameters of the ready-made networks are those of
+results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, and results/compress.csv, by compress.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
@@ -37,8 +37,9 @@ ZOO = ROOT / "tests" / "golden" / "data" / "zoo.txt"
 PREDICT = HERE / "results" / "predict.csv"
 OWN_IMAGES = HERE / "results" / "own_images.csv"
 ABLATIONS = HERE / "results" / "ablations.csv"
+COMPRESS = HERE / "results" / "compress.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
-PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md"]
+PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md", ROOT / "samples" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
 OLDER = " (older)"
 
@@ -318,8 +319,30 @@ def ablations_table():
     return lines
 
 
+def compress_table():
+    """Fleets that compress beside one that does not: means over the seeds, with the least and the greatest difference of a seed."""
+    with COMPRESS.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| data | `--compress` | accuracy | last five rounds | fewer bytes up | down |", "|" + "---|" * 6]
+    for dataset, side in dict.fromkeys((row["dataset"], row["compress"]) for row in table):
+        ours = [row for row in table if (row["dataset"], row["compress"]) == (dataset, side)]
+        plain = {row["seed"]: row for row in table if (row["dataset"], row["compress"]) == (dataset, "none")}
+        cells = []
+        for name in ("accuracy", "accuracy_5"):
+            changes = [100 * (float(row[name]) - float(plain[row["seed"]][name])) for row in ours]
+            mean = 100 * sum(float(row[name]) for row in ours) / len(ours)
+            change = " (%+.2f; %+.2f to %+.2f)" % (sum(changes) / len(changes), min(changes), max(changes))
+            cells.append("%.2f %%%s" % (mean, "" if side == "none" else change))
+        for name in ("bytes_up", "bytes_down"):
+            times = sum(float(plain[row["seed"]][name]) for row in ours) / sum(float(row[name]) for row in ours)
+            cells.append("" if times < 1.01 else "%.1f x" % times)
+        lines.append("| %s | %s | %s |" % (dataset, side if side == "none" else "`%s`" % side, " | ".join(cells)))
+    return lines
+
+
 PARTS = {
     "ablations": ablations_table,
+    "compress": compress_table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
