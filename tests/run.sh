@@ -125,7 +125,7 @@ if_i386() {
 
 # The programs of the tests with the label "quick".
 quick_programs=(test_memory test_proto test_compress test_net test_ops test_data test_examples test_server test_privacy test_secagg
-    test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_providers test_limit embedded)
+    test_devices test_claims test_golden test_golden_groups test_golden_pipeline test_formats test_formats_server test_providers test_limit embedded)
 # Those with the label "unit" that take longer.
 unit_programs=(test_kernels test_integer test_step test_storage test_integer_step test_products test_sdk)
 

@@ -26,6 +26,8 @@ const char *formats_path(const char *folder, const char *name, char out_path[FOR
 /* The bytes of a file that is shorter than `capacity`, and their number. */
 size_t formats_read(const char *folder, const char *name, uint8_t *bytes, size_t capacity);
 void formats_write(const char *folder, const char *name, const void *bytes, size_t n_bytes);
+/* An empty database with small pages, so that the file is small; the library keeps their size. */
+void formats_small_pages(const char *path);
 
 /* --- the client's files: formats_client.c --- */
 

@@ -7,28 +7,12 @@
 
 #include <wire/secagg.h>
 
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PATH_BYTES FORMATS_PATH_BYTES
 
 /* --- the client's --- */
-
-/* An empty database with small pages, so that the file is small; the library keeps their size. */
-static void make_small_pages(const char *path)
-{
-    sqlite3 *db = NULL;
-    (void)unlink(path);
-    MUST_HOLD(sqlite3_open(path, &db) == SQLITE_OK, "%s", path);
-    MUST_HOLD(sqlite3_exec(db,
-                           "PRAGMA page_size = 1024; PRAGMA auto_vacuum = INCREMENTAL;"
-                           "CREATE TABLE t (a); DROP TABLE t; PRAGMA incremental_vacuum;",
-                           NULL, NULL, NULL) == SQLITE_OK,
-              "%s", sqlite3_errmsg(db));
-    MUST_HOLD(sqlite3_close(db) == SQLITE_OK, "%s", path);
-}
 
 static void make_journal(const char *folder)
 {
@@ -47,7 +31,7 @@ static void make_journal(const char *folder)
     formats_server_key(key);
     MUST(dunlin__assignment_seal(&assignment, key, &response.assignment, &error));
     MUST(dunlin__accept_response_encode(&response, bytes, sizeof bytes, &n_bytes, &error));
-    make_small_pages(formats_path(folder, "dunlin.db", from));
+    formats_small_pages(formats_path(folder, "dunlin.db", from));
     MUST(dunlin__store_open(folder, &alloc, &store, &error));
     formats_journal(&journal);
     MUST(dunlin__store_save_assignment(store, FORMATS_CLIENT, &journal, bytes, n_bytes, &error));
@@ -77,7 +61,7 @@ static void make_examples(const char *folder)
     uint8_t data[FORMATS_N_EXAMPLES][FORMATS_EXAMPLE_BYTES];
     int64_t ids[FORMATS_N_EXAMPLES] = {0};
     dunlin__examples_parts parts = {0};
-    make_small_pages(formats_path(folder, "examples.db", from));
+    formats_small_pages(formats_path(folder, "examples.db", from));
     dunlin_examples *examples = formats_examples_open(folder);
     for (int64_t i = 0; i < FORMATS_N_EXAMPLES; i++) {
         for (size_t k = 0; k < FORMATS_EXAMPLE_BYTES; k++) {
