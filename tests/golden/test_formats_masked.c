@@ -127,7 +127,7 @@ static size_t write_terms(const dunlin__secagg_plan *plan, uint8_t *bytes)
         n += put(bytes + n, numbers[i]);
     }
     if (plan->version == 2) {
-        n += put(bytes + n, 1);
+        n += put(bytes + n, (uint64_t)plan->noise_kind);
         n += put(bytes + n, plan->noise_scale);
         n += put(bytes + n, plan->least_honest);
     }
@@ -153,4 +153,17 @@ Test(formats_masked, digests_of_terms_stay)
         cr_expect_eq(memcmp(digest, kept, sizeof digest), 0, "version %u", version);
         cr_expect_eq(memcmp(by_table, kept, sizeof digest), 0, "version %u by the table", version);
     }
+}
+
+/* The other kind of noise is another number in its place. */
+Test(formats_masked, digests_of_skellam_terms_are_those_of_the_table)
+{
+    uint8_t bytes[256];
+    uint8_t digest[DUNLIN_SHA256_BYTES];
+    uint8_t by_table[DUNLIN_SHA256_BYTES];
+    dunlin__secagg_plan plan = formats_secagg_plan(2);
+    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_SKELLAM;
+    cr_assert_eq(dunlin__secagg_digest(&plan, digest, NULL), DUNLIN_OK);
+    cr_assert_eq(dunlin__sha256_of(bytes, write_terms(&plan, bytes), by_table, NULL), DUNLIN_OK);
+    cr_expect_eq(memcmp(by_table, digest, sizeof digest), 0);
 }

@@ -18,6 +18,13 @@
                "\"noise_by\": \"distributed\"}",                                                   \
                "")
 #define NOISE_SCALE 4730 /* 2 x 4096 / sqrt(3), rounded up */
+/* Steps that whole 4096ths are whole numbers of, and a quarter of the noise in them: 5 x 137 is
+ * below the clip. */
+#define SKELLAM                                                                                    \
+    FLEET_TASK(", \"dp\": {\"clip\": 800, \"noise\": 0.4, \"delta\": 0.01, \"separation\": 1, "    \
+               "\"noise_by\": \"distributed\", \"noise_kind\": \"skellam\"}",                      \
+               "")
+#define SKELLAM_SCALE 946 /* 0.4 x 4096 / sqrt(3), rounded up */
 
 /* What lies in each device's file of whole numbers once it has trained. */
 typedef struct seen_numbers {
@@ -52,10 +59,10 @@ static void watch(secagg_fleet *fleet, int index)
     memcpy(seen[index].numbers, numbers, sizeof numbers);
 }
 
-static void begin(secagg_fleet *fleet)
+static void begin(secagg_fleet *fleet, const char *task)
 {
     memset(seen, 0, sizeof seen);
-    secagg_fleet_begin(fleet, NOISY);
+    secagg_fleet_begin(fleet, task);
     fleet->watch_fn = watch;
 }
 
@@ -84,7 +91,7 @@ static void expect_model(secagg_fleet *fleet, const bool *is_in)
 }
 
 /* What the learner changed is in the numbers, with noise of the scale on it. */
-static void expect_noise(const secagg_fleet *fleet, int index)
+static void expect_noise(const secagg_fleet *fleet, int index, double scale)
 {
     const double step = (double)fleet->devices[index].learner.step * FLEET_VALUE_LIMIT / CLIP;
     double sum = 0;
@@ -94,36 +101,48 @@ static void expect_noise(const secagg_fleet *fleet, int index)
         sum += noise;
         square += noise * noise;
     }
-    cr_expect_float_eq(sum / 70000, 0, 6 * NOISE_SCALE / sqrt(70000.0));
-    cr_expect_float_eq(sqrt(square / 70000) / NOISE_SCALE, 1, 6 / sqrt(2 * 70000.0));
+    cr_expect_float_eq(sum / 70000, 0, 6 * scale / sqrt(70000.0));
+    cr_expect_float_eq(sqrt(square / 70000) / scale, 1, 6 / sqrt(2 * 70000.0));
 }
 
-Test(noise, the_noisy_model_is_that_of_the_same_numbers_without_masks)
+/* A run of all devices, whose noise has this scale. */
+static void expect_run(const char *task, double scale, const char *kind)
 {
     static secagg_fleet fleet;
     static const bool all[FLEET_DEVICES] = {true, true, true, true};
-    begin(&fleet);
+    begin(&fleet, task);
     secagg_fleet_drive(&fleet);
     for (int i = 0; i < FLEET_DEVICES; i++) {
         secagg_fleet_expect_accepted(&fleet.devices[i]);
         const dunlin_round_report *report = &fleet.devices[i].report;
         cr_expect_eq(report->aggregation, DUNLIN_AGGREGATION_HONEST_BUT_CURIOUS);
         cr_expect_eq(report->epsilon_kind, DUNLIN_EPSILON_PROVED_HERE);
-        cr_expect(report->epsilon > 1 && report->epsilon < 5, "%g", report->epsilon);
-        expect_noise(&fleet, i);
+        cr_expect(report->epsilon > 1 && report->epsilon < 40, "%g", report->epsilon);
+        expect_noise(&fleet, i, scale);
     }
     expect_model(&fleet, all);
     char *text = server_process_status(&fleet.server);
     cr_expect_not_null(strstr(text, "\"distributed\""), "%s", text);
+    cr_expect_not_null(strstr(text, kind), "%s", text);
     free(text);
     secagg_fleet_end(&fleet);
+}
+
+Test(noise, the_noisy_model_is_that_of_the_same_numbers_without_masks)
+{
+    expect_run(NOISY, NOISE_SCALE, "\"gaussian\"");
+}
+
+Test(noise, a_model_of_skellam_noise_is_that_of_the_same_numbers)
+{
+    expect_run(SKELLAM, SKELLAM_SCALE, "\"skellam\"");
 }
 
 static void kill_at(bool (*reached_fn)(const real_device *device), bool is_in_sum)
 {
     static secagg_fleet fleet;
     const bool is_in[FLEET_DEVICES] = {is_in_sum, true, true, true};
-    begin(&fleet);
+    begin(&fleet, NOISY);
     secagg_fleet_drive_until(&fleet, reached_fn);
     real_device_kill(&fleet.devices[0]);
     secagg_fleet_drive(&fleet);

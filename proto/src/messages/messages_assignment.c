@@ -34,10 +34,10 @@ static void check_secagg_plan(dunlin__rules *rules, const dunlin__secagg_plan *p
     dunlin__rule_number(rules, "secagg.version", plan->version, 1, 2);
     const bool has_noise = plan->version == 2;
     dunlin__rule_number(rules, "secagg.noise_kind", (uint64_t)plan->noise_kind, has_noise ? 1 : 0,
-                        has_noise ? DUNLIN_V1_SECAGG_NOISE_GAUSSIAN : 0);
+                        has_noise ? DUNLIN_V1_SECAGG_NOISE_SKELLAM : 0);
     dunlin__rule_number(rules, "secagg.noise_scale", plan->noise_scale,
                         has_noise ? DUNLIN_SECAGG_SCALE_LEAST : 0,
-                        has_noise ? DUNLIN_SECAGG_SCALE_MOST : 0);
+                        has_noise ? dunlin__secagg_scale_most(plan->noise_kind) : 0);
     dunlin__rule_number(rules, "secagg.least_honest", plan->least_honest, has_noise ? 1 : 0,
                         has_noise ? plan->least_devices : 0);
     dunlin__rule_number(rules, "secagg.n_cohort", plan->n_cohort, 2, DUNLIN_WIRE_SECAGG_COHORT);

@@ -1,32 +1,54 @@
 /*
- * noise.c - draws of the discrete Gaussian, exact in numbers of 64 bits.
+ * noise.c - the random bits of a device's noise, and draws of the discrete Gaussian, exact in
+ * numbers of 64 bits.
  *
  * Invariant: with a scale s of at most 2^24 and draws below 2^31, a square is below 2^62 and a
  * divisor 2 s^2 k below 2^63 while k is below 2^13, which a draw passes with a chance of 1 /
  * (2^13)!
  */
+#include "noise_draws.h"
+
 #include <mem/support.h>
 #include <wire/digest.h>
-#include <wire/secagg_noise.h>
+
+#include <string.h>
 
 #define MOST_SIZE ((uint64_t)1 << 31)
 #define N_WORDS (sizeof(((dunlin__secagg_noise *)0)->words) / sizeof(uint64_t))
 
 /* ---- bits ---- */
 
+/* Fresh bits of the stream; zeros, and a status, where there are none. */
+static void next_bits(dunlin__secagg_noise *noise, uint8_t *out_bytes, size_t n_bytes)
+{
+    const dunlin_status status =
+        dunlin__ctr_next(&noise->stream, NULL, n_bytes, out_bytes, &noise->error);
+    if (status != DUNLIN_OK) {
+        noise->status = status;
+        memset(out_bytes, 0, n_bytes);
+    }
+}
+
 static uint64_t next_word(dunlin__secagg_noise *noise)
 {
     if (noise->n_used == N_WORDS) {
-        const dunlin_status status = dunlin__ctr_next(&noise->stream, NULL, sizeof(noise->words),
-                                                      (uint8_t *)noise->words, &noise->error);
-        noise->status = status == DUNLIN_OK ? noise->status : status;
+        next_bits(noise, (uint8_t *)noise->words, sizeof(noise->words));
         noise->n_used = 0;
     }
     return noise->words[noise->n_used++];
 }
 
-/* A whole number below n, each as likely as the others. */
-static uint64_t draw_below(dunlin__secagg_noise *noise, uint64_t n)
+const uint8_t *dunlin__noise_bytes(dunlin__secagg_noise *noise, size_t *out_n)
+{
+    if (noise->n_bytes_used == sizeof(noise->bytes)) {
+        next_bits(noise, noise->bytes, sizeof(noise->bytes));
+        noise->n_bytes_used = 0;
+    }
+    *out_n = sizeof(noise->bytes) - noise->n_bytes_used;
+    return noise->bytes + noise->n_bytes_used;
+}
+
+uint64_t dunlin__noise_below(dunlin__secagg_noise *noise, uint64_t n)
 {
     uint64_t mask = n - 1;
     for (unsigned shift = 1; shift < 64; shift *= 2) {
@@ -42,7 +64,7 @@ static uint64_t draw_below(dunlin__secagg_noise *noise, uint64_t n)
 
 static bool chance(dunlin__secagg_noise *noise, uint64_t a, uint64_t b)
 {
-    return draw_below(noise, b) < a;
+    return dunlin__noise_below(noise, b) < a;
 }
 
 /* A chance of e^(-a / b), a at most b. */
@@ -62,7 +84,7 @@ static uint64_t draw_laplace(dunlin__secagg_noise *noise, bool *out_is_negative)
 {
     const uint64_t scale = noise->scale;
     while (noise->status == DUNLIN_OK) {
-        const uint64_t rest = draw_below(noise, scale);
+        const uint64_t rest = dunlin__noise_below(noise, scale);
         if (!exponential_chance(noise, rest, scale)) {
             continue;
         }
@@ -97,7 +119,7 @@ static bool is_accepted(dunlin__secagg_noise *noise, uint64_t size)
     return exponential_chance(noise, square % divisor, divisor);
 }
 
-static uint32_t draw(dunlin__secagg_noise *noise)
+static uint32_t draw_gaussian(dunlin__secagg_noise *noise)
 {
     bool is_negative = false;
     uint64_t size = 0;
@@ -112,7 +134,13 @@ dunlin_status dunlin__secagg_noise_begin(const dunlin__secagg_plan *plan,
 {
     uint8_t key[DUNLIN_AES256_BYTES];
     const uint8_t counter[DUNLIN_AES_BLOCK_BYTES] = {0};
-    *out_noise = (dunlin__secagg_noise){.scale = plan->noise_scale, .n_used = N_WORDS};
+    *out_noise = (dunlin__secagg_noise){.kind = plan->noise_kind,
+                                        .scale = plan->noise_scale,
+                                        .n_used = N_WORDS,
+                                        .n_bytes_used = sizeof(out_noise->bytes)};
+    if (plan->noise_kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM) {
+        dunlin__poisson_make((uint64_t)plan->noise_scale * plan->noise_scale, &out_noise->poisson);
+    }
     DUNLIN_TRY(dunlin__random_bytes(key, sizeof(key), error));
     const dunlin_status status = dunlin__ctr_begin(&out_noise->stream, key, counter, error);
     dunlin__wipe(key, sizeof(key));
@@ -122,8 +150,9 @@ dunlin_status dunlin__secagg_noise_begin(const dunlin__secagg_plan *plan,
 dunlin_status dunlin__secagg_noise_add(dunlin__secagg_noise *noise, uint32_t *elements, size_t n,
                                        dunlin_error *error)
 {
+    const bool is_skellam = noise->kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM;
     for (size_t i = 0; i < n && noise->status == DUNLIN_OK; i++) {
-        elements[i] += draw(noise);
+        elements[i] += is_skellam ? dunlin__skellam_draw(noise) : draw_gaussian(noise);
     }
     return noise->status == DUNLIN_OK
                ? DUNLIN_OK
@@ -135,4 +164,5 @@ void dunlin__secagg_noise_end(dunlin__secagg_noise *noise)
 {
     dunlin__ctr_end(&noise->stream);
     dunlin__wipe(noise->words, sizeof(noise->words));
+    dunlin__wipe(noise->bytes, sizeof(noise->bytes));
 }

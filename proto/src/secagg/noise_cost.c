@@ -32,12 +32,21 @@ double dunlin__secagg_noise_gap(double scale, uint64_t n_parts)
 uint64_t dunlin__secagg_noise_reach(const dunlin__secagg_plan *plan)
 {
     const double scale = (double)plan->noise_scale;
-    if (plan->noise_kind == DUNLIN_V1_SECAGG_NOISE_NONE) {
+    const double n_cohort = (double)plan->n_cohort;
+    if (plan->noise_kind == DUNLIN_V1_SECAGG_NOISE_NONE || plan->noise_scale == 0) {
         return 0;
     }
-    /* Each of the elements leaves t with a chance of at most 2 e^(-t^2 / (2 n scale^2)). */
     const double log_odds = log(2.0 * (double)plan->n_values) - DUNLIN_SECAGG_OVERFLOW_LOG2 * LOG_2;
-    return (uint64_t)ceil(scale * sqrt(2 * (double)plan->n_cohort * log_odds) * ROUND_UP);
+    if (plan->noise_kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM) {
+        /* Each of the elements leaves r with a chance of at most 2 e^(v (cosh(t) - 1) - t r), v the
+         * variance, for any t: for this one the bound is that of the normal one and a bit. */
+        const double variance = n_cohort * scale * scale;
+        const double t = sqrt(2 * log_odds / variance);
+        const double half = sinh(t / 2); /* cosh(t) - 1 is twice its square */
+        return (uint64_t)ceil((2 * variance * half * half + log_odds) / t * ROUND_UP);
+    }
+    /* Each of the elements leaves t with a chance of at most 2 e^(-t^2 / (2 n scale^2)). */
+    return (uint64_t)ceil(scale * sqrt(2 * n_cohort * log_odds) * ROUND_UP);
 }
 
 double dunlin__secagg_noise_multiplier(const dunlin__secagg_plan *plan)

@@ -70,15 +70,16 @@ static dunlin_status check_noise(const dunlin__secagg_plan *plan, dunlin_error *
     if (!has_noise) {
         return DUNLIN_OK;
     }
-    if (plan->noise_kind != DUNLIN_V1_SECAGG_NOISE_GAUSSIAN) {
+    if (plan->noise_kind != DUNLIN_V1_SECAGG_NOISE_GAUSSIAN &&
+        plan->noise_kind != DUNLIN_V1_SECAGG_NOISE_SKELLAM) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
-                            "noise_kind is %u, understood is 1", (unsigned)plan->noise_kind);
+                            "noise_kind is %u, understood are 1 and 2", (unsigned)plan->noise_kind);
     }
-    if (plan->noise_scale < DUNLIN_SECAGG_SCALE_LEAST ||
-        plan->noise_scale > DUNLIN_SECAGG_SCALE_MOST) {
+    const uint32_t most = dunlin__secagg_scale_most(plan->noise_kind);
+    if (plan->noise_scale < DUNLIN_SECAGG_SCALE_LEAST || plan->noise_scale > most) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,
-                            "noise_scale is %u whole numbers, allowed are %u to 2^24",
-                            plan->noise_scale, DUNLIN_SECAGG_SCALE_LEAST);
+                            "noise_scale is %u whole numbers, allowed are %u to %u",
+                            plan->noise_scale, DUNLIN_SECAGG_SCALE_LEAST, most);
     }
     if (plan->least_honest < 1 || plan->least_honest > plan->least_devices) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "secagg", 0,

@@ -10,7 +10,7 @@
 
 static const char *const number_keys[] = {"noise", "epsilon", "delta", "clip"};
 static const char *const whole_keys[] = {"separation", "most", "noise_cohort", "population"};
-static const char *const word_keys[] = {"sampling", "mechanism", "noise_by"};
+static const char *const word_keys[] = {"sampling", "mechanism", "noise_by", "noise_kind"};
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -102,7 +102,8 @@ int fleet_check_dp(fleet_flags *flags)
         return program_misuse(&fleet_program,
                               "--dp %s: not CLIP:NOISE,delta=D or epsilon=E,delta=D with clip=F, "
                               "sampling=poisson|fixed|arrival, mechanism=gaussian|tree, "
-                              "noise_by=server|distributed, separation=N, most=N, noise_cohort=N, "
+                              "noise_by=server|distributed, noise_kind=gaussian|skellam, "
+                              "separation=N, most=N, noise_cohort=N, "
                               "population=N behind commas",
                               flags->dp);
     }

@@ -130,10 +130,7 @@ static double reckon_epsilon(const dunlin__assignment *assignment)
     const dunlin_v1_privacy_t *privacy = &assignment->privacy;
     const uint64_t apart = privacy->min_separation_rounds > 0 ? privacy->min_separation_rounds : 1;
     const uint64_t n_rounds = (privacy->n_rounds - 1) / apart + 1;
-    const double gap = (double)plan->n_values *
-                       dunlin__secagg_noise_gap((double)plan->noise_scale, plan->least_honest);
-    return dunlin__secagg_noise_epsilon(dunlin__secagg_noise_multiplier(plan), gap, n_rounds,
-                                        privacy->delta);
+    return dunlin__secagg_plan_epsilon(plan, n_rounds, privacy->delta);
 }
 
 /* Who vouches for what is stated. */

@@ -72,9 +72,15 @@ static double epsilon_by_orders(const dunlin__privacy_question *question, double
     return dunlin__rdp_epsilon_of(orders, costs, n, question->delta, out_order);
 }
 
-/* By orders as well, with what a sum of draws may differ from one draw. */
+/* By orders as well, with what a sum of draws may differ from one draw; sums of Skellam numbers do
+ * not. */
 static double epsilon_of_parts(const dunlin__privacy_question *question, double noise)
 {
+    if (question->is_skellam) {
+        const double deviation = (double)question->part_scale * sqrt((double)question->n_parts);
+        const dunlin__secagg_skellam sum = {noise, deviation / noise, (double)question->n_values};
+        return dunlin__secagg_skellam_epsilon(&sum, rounds_of_one(question), question->delta);
+    }
     const double gap = (double)question->n_values *
                        dunlin__secagg_noise_gap((double)question->part_scale, question->n_parts);
     return dunlin__secagg_noise_epsilon(noise, gap, rounds_of_one(question), question->delta);

@@ -51,6 +51,8 @@ typedef struct dunlin__privacy_question {
     uint64_t n_parts;
     uint64_t part_scale;
     uint64_t n_values;
+    bool is_skellam; /* the parts are Skellam numbers of the deviation part_scale; is_discrete, too
+                      */
 } dunlin__privacy_question;
 
 typedef struct dunlin__privacy_answer {

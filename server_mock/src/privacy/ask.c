@@ -70,7 +70,8 @@ static bool take_word(const char *key, char *value, dunlin__privacy_question *qu
         question->accountant = is_rdp ? DUNLIN_ACCOUNTANT_RDP : DUNLIN_ACCOUNTANT_PLD;
         return is_rdp || strcmp(value, "pld") == 0;
     }
-    question->is_discrete = strcmp(value, "discrete") == 0;
+    question->is_skellam = strcmp(value, "skellam") == 0;
+    question->is_discrete = question->is_skellam || strcmp(value, "discrete") == 0;
     return strcmp(key, "kind") == 0 && (question->is_discrete || strcmp(value, "gaussian") == 0);
 }
 
@@ -123,7 +124,7 @@ char *dunlin__privacy_tell(const dunlin__privacy_question *question,
         (json_int_t)question->n_rounds, "sampling", dunlin__sampling_name(question->sampling),
         "rate", share, "accountant", accountants[answer->accountant], "order", order, "amplified",
         answer->is_amplified, "sensitivity", answer->sensitivity, "kind",
-        question->is_discrete ? "discrete" : "gaussian", "unit", "device", "neighbours",
+        dunlin__privacy_kind(question), "unit", "device", "neighbours",
         dunlin__privacy_neighbours(question), "assumes", dunlin__privacy_assumes(question),
         "noise_by", question->n_parts > 0 ? "distributed" : "server");
     char *text =

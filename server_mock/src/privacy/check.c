@@ -90,19 +90,21 @@ static dunlin_status check_rounds(const dunlin__privacy_question *question, dunl
 /* Of distributed noise all three numbers, or none. */
 static dunlin_status check_parts(const dunlin__privacy_question *question, dunlin_error *error)
 {
+    const uint32_t most = dunlin__secagg_scale_most(
+        question->is_skellam ? DUNLIN_V1_SECAGG_NOISE_SKELLAM : DUNLIN_V1_SECAGG_NOISE_GAUSSIAN);
     const bool has_all = question->n_parts >= 1 && question->n_parts <= DUNLIN_WIRE_SECAGG_COHORT &&
                          question->part_scale >= DUNLIN_SECAGG_SCALE_LEAST &&
-                         question->part_scale <= DUNLIN_SECAGG_SCALE_MOST &&
-                         question->n_values >= 1 && question->n_values <= DUNLIN_WIRE_SECAGG_VALUES;
+                         question->part_scale <= most && question->n_values >= 1 &&
+                         question->n_values <= DUNLIN_WIRE_SECAGG_VALUES;
     const bool has_none =
         question->n_parts == 0 && question->part_scale == 0 && question->n_values == 0;
     return has_all || has_none
                ? DUNLIN_OK
                : dunlin__fail(error, DUNLIN_ARGUMENT, "privacy", 0,
                               "parts %" PRIu64 ", part_scale %" PRIu64 " and values %" PRIu64
-                              " go together, from 1, %u and 1 up to %u, 2^24 and 2^36",
+                              " go together, from 1, %u and 1 up to %u, %" PRIu32 " and 2^36",
                               question->n_parts, question->part_scale, question->n_values,
-                              DUNLIN_SECAGG_SCALE_LEAST, DUNLIN_WIRE_SECAGG_COHORT);
+                              DUNLIN_SECAGG_SCALE_LEAST, DUNLIN_WIRE_SECAGG_COHORT, most);
 }
 
 /* What would need a proof that there is none of here. */
@@ -117,11 +119,18 @@ static dunlin_status check_known(const dunlin__privacy_question *question, dunli
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "privacy", 0,
                             "accountant 'pld' has no bound for sampling 'fixed': use 'rdp'");
     }
+    if (question->is_skellam && question->n_parts == 0) {
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "privacy", 0,
+            "kind 'skellam' goes with 'parts', 'part_scale' and 'values': its bound "
+            "is of whole numbers");
+    }
     if (question->n_parts > 0 &&
         (!question->is_discrete || question->sampling != DUNLIN_SAMPLING_FIRST_COME)) {
-        return dunlin__fail(error, DUNLIN_UNSUPPORTED, "privacy", 0,
-                            "noise of 'parts' goes with kind 'discrete' and sampling 'first_come' "
-                            "alone: whom a round asks is known to the server that it hides from");
+        return dunlin__fail(
+            error, DUNLIN_UNSUPPORTED, "privacy", 0,
+            "noise of 'parts' goes with kind 'discrete' or 'skellam' and sampling "
+            "'first_come' alone: whom a round asks is known to the server that it hides from");
     }
     const bool has_limits = question->sampling == DUNLIN_SAMPLING_FIRST_COME ||
                             question->sampling == DUNLIN_SAMPLING_TREE;

@@ -16,6 +16,11 @@ const char *dunlin__sampling_name(dunlin__privacy_sampling sampling)
     return sampling_names[sampling];
 }
 
+const char *dunlin__privacy_kind(const dunlin__privacy_question *question)
+{
+    return question->is_skellam ? "skellam" : question->is_discrete ? "discrete" : "gaussian";
+}
+
 const char *dunlin__privacy_neighbours(const dunlin__privacy_question *question)
 {
     if (question->n_parts > 0) {
@@ -76,7 +81,7 @@ void dunlin__privacy_terms(const dunlin__privacy_question *question,
     (void)snprintf(out_text, DUNLIN_TERMS_BYTES,
                    "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s%s", sampling,
                    question->noise, question->delta, question->clip, limits, population,
-                   question->is_discrete ? "discrete" : "gaussian", parts);
+                   dunlin__privacy_kind(question), parts);
 }
 
 dunlin_status dunlin__privacy_spent(const dunlin__privacy_question *question, uint64_t n_rounds,

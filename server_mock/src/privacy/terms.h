@@ -29,6 +29,9 @@ DUNLIN_NODISCARD dunlin_status dunlin__privacy_spent(const dunlin__privacy_quest
 /** @return "poisson" ... as dunlin__privacy_read() takes it; never NULL. */
 const char *dunlin__sampling_name(dunlin__privacy_sampling sampling);
 
+/** @return "gaussian", "discrete" or "skellam", as dunlin__privacy_read() takes it; never NULL. */
+const char *dunlin__privacy_kind(const dunlin__privacy_question *question);
+
 /** @return what the figures rest on, for people. */
 const char *dunlin__privacy_assumes(const dunlin__privacy_question *question);
 

@@ -52,6 +52,7 @@ size_t dunlin__server_features(const dunlin__server_task *task, bool packs,
         {orders->storage != DUNLIN_V1_STORAGE_EXACT, DUNLIN_V1_FEATURE_STORAGE},
         {task->secagg.is_on, DUNLIN_V1_FEATURE_SECURE_AGGREGATION},
         {task->secagg.noise_scale > 0, DUNLIN_V1_FEATURE_DISTRIBUTED_NOISE},
+        {task->secagg.noise_scale > 0 && task->dp.is_skellam, DUNLIN_V1_FEATURE_SKELLAM_NOISE},
     };
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -37,7 +37,7 @@ json_t *dunlin__status_privacy(const dunlin__server *server)
     const char *note = dunlin__private_note(server);
     json_t *object = json_pack(
         "{s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:f, s:s, s:s, "
-        "s:s, s:s, s:s?, s:s, s:I, s:I, s:I}",
+        "s:s, s:s, s:s?, s:s, s:I, s:I, s:I, s:s}",
         "private", note == NULL ? 1 : 0, "epsilon", spent, "epsilon_of_run", dp->cost.epsilon,
         "delta", terms->delta, "noise", terms->noise, "clip", terms->clip, "deviation",
         dp->cost.deviation, "mechanism", is_tree ? "tree" : "gaussian", "sampling",
@@ -51,6 +51,7 @@ json_t *dunlin__status_privacy(const dunlin__server *server)
         "neighbours", dunlin__privacy_neighbours(terms), "assumes", dunlin__privacy_assumes(terms),
         "note", note, "noise_by", dp->is_distributed ? "distributed" : "server", "least_honest",
         (json_int_t)terms->n_parts, "noise_scale", (json_int_t)terms->part_scale, "value_limit",
-        (json_int_t)(dp->is_distributed ? server->task.secagg.value_limit : 0));
+        (json_int_t)(dp->is_distributed ? server->task.secagg.value_limit : 0), "noise_kind",
+        dp->is_skellam ? "skellam" : "gaussian");
     return object != NULL ? object : json_null();
 }

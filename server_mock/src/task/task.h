@@ -80,7 +80,8 @@ typedef struct dunlin__server_deadline {
 /* Rounds with noise (task_dp.c). */
 typedef struct dunlin__server_dp {
     bool is_on;
-    bool is_distributed;               /* devices add the noise (task_noise.c) */
+    bool is_distributed;               /* devices add the noise (task_noise.c)... */
+    bool is_skellam;                   /* ...of Skellam numbers, not of discrete Gaussians */
     uint32_t noise_cohort;             /* the noise is that of so many; 0: of the cohort */
     double epsilon;                    /* that the noise was found for; 0: the noise was given */
     dunlin__privacy_question question; /* of all rounds; its noise is known */
@@ -225,6 +226,9 @@ uint32_t dunlin__server_task_grad_bits(const dunlin__server_task *task, uint64_t
 /* The terms of the task's secure aggregation; session (its length is set) and peer_index are to be
  * filled in. */
 dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, uint64_t n_values);
+
+/* The distribution that devices draw from, if they draw. */
+dunlin_v1_secagg_noise_t dunlin__task_noise_kind(const dunlin__server_task *task);
 
 /* Devices that are asked in a round: cohort * over_select, rounded up, at most the clients. */
 uint32_t dunlin__server_task_n_select(const dunlin__server_task *task);

@@ -32,27 +32,21 @@ static const dunlin__task_field dp_fields[] = {
     ROW("population", population, DUNLIN_TASK_U64, 0, MOST_POPULATION, 0),
     {"noise_cohort", offsetof(dunlin__server_task, dp.noise_cohort), DUNLIN_TASK_U32, 0, 1e9, 0},
 };
-static const char *const dp_names[] = {"sampling", "mechanism", "noise_by"};
+static const char *const dp_names[] = {"sampling", "mechanism", "noise_by", "noise_kind"};
 
 static dunlin_status refuse(const dunlin__task_place *at, const char *why)
 {
     return dunlin__fail(at->error, DUNLIN_DATA, "task", 0, "%.80s: %s", at->file, why);
 }
 
-/* How devices come into rounds, and how the noise of rounds hangs together. */
-static dunlin_status read_kinds(const dunlin__task_place *at, const json_t *dp,
-                                dunlin__server_task *task)
+/* Whose noise it is, and of what distribution. */
+static dunlin_status read_noise_kinds(const dunlin__task_place *at, const json_t *dp,
+                                      dunlin__server_task *task)
 {
-    char sampling[16] = "";
-    char mechanism[16] = "";
     char noise_by[16] = "";
-    dunlin__privacy_question *question = &task->dp.question;
-    DUNLIN_TRY(dunlin__task_read_text(at, dp, "sampling", false, sampling, sizeof sampling));
-    DUNLIN_TRY(dunlin__task_read_text(at, dp, "mechanism", false, mechanism, sizeof mechanism));
+    char noise_kind[16] = "";
     DUNLIN_TRY(dunlin__task_read_text(at, dp, "noise_by", false, noise_by, sizeof noise_by));
-    const bool is_tree = strcmp(mechanism, "tree") == 0;
-    const bool is_poisson = strcmp(sampling, "poisson") == 0;
-    const bool is_fixed = strcmp(sampling, "fixed") == 0;
+    DUNLIN_TRY(dunlin__task_read_text(at, dp, "noise_kind", false, noise_kind, sizeof noise_kind));
     if (strcmp(noise_by, "device") == 0) {
         return dunlin__fail(at->error, DUNLIN_UNSUPPORTED, "task", 0,
                             "%.80s: dp.noise_by device: local noise is not supported: use server "
@@ -64,6 +58,24 @@ static dunlin_status read_kinds(const dunlin__task_place *at, const json_t *dp,
     if (noise_by[0] != 0 && !task->dp.is_distributed && strcmp(noise_by, "server") != 0) {
         return refuse(at, "dp.noise_by must be server or distributed");
     }
+    task->dp.is_skellam = strcmp(noise_kind, "skellam") == 0;
+    return noise_kind[0] == 0 || task->dp.is_skellam || strcmp(noise_kind, "gaussian") == 0
+               ? DUNLIN_OK
+               : refuse(at, "dp.noise_kind must be gaussian or skellam");
+}
+
+/* How devices come into rounds, and how the noise of rounds hangs together. */
+static dunlin_status read_kinds(const dunlin__task_place *at, const json_t *dp,
+                                dunlin__server_task *task)
+{
+    char sampling[16] = "";
+    char mechanism[16] = "";
+    dunlin__privacy_question *question = &task->dp.question;
+    DUNLIN_TRY(dunlin__task_read_text(at, dp, "sampling", false, sampling, sizeof sampling));
+    DUNLIN_TRY(dunlin__task_read_text(at, dp, "mechanism", false, mechanism, sizeof mechanism));
+    const bool is_tree = strcmp(mechanism, "tree") == 0;
+    const bool is_poisson = strcmp(sampling, "poisson") == 0;
+    const bool is_fixed = strcmp(sampling, "fixed") == 0;
     if (mechanism[0] != 0 && !is_tree && strcmp(mechanism, "gaussian") != 0) {
         return refuse(at, "dp.mechanism must be gaussian or tree");
     }
@@ -192,6 +204,7 @@ dunlin_status dunlin__task_read_dp(const dunlin__task_place *at, const json_t *r
     const dunlin__task_object object = {"dp", dp_fields, N_OF(dp_fields), dp_names, N_OF(dp_names)};
     *question = dunlin__privacy_ask();
     DUNLIN_TRY(dunlin__task_read_object(at, root, &object, task));
+    DUNLIN_TRY(read_noise_kinds(at, dp, task));
     DUNLIN_TRY(read_kinds(at, dp, task));
     const char *conflict = dunlin__task_noise_conflict(task, root);
     conflict = conflict != NULL ? conflict : find_conflict(task, root);

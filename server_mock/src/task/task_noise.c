@@ -14,12 +14,17 @@
 #include <math.h>
 
 #define SCALE_TRIES 64 /* larger scales that are tried for a wanted epsilon */
+#define SKELLAM_PART                                                                               \
+    (1.0 / 128) /* more noise in a try: whole orders cost more where epsilon is large */
 
 const char *dunlin__task_noise_conflict(const dunlin__server_task *task, const json_t *root)
 {
     const dunlin__privacy_sampling sampling = task->dp.question.sampling;
     if (!task->dp.is_distributed) {
-        return NULL;
+        return task->dp.is_skellam
+                   ? "dp.noise_kind skellam goes with dp.noise_by distributed: the server adds "
+                     "discrete Gaussian noise"
+                   : NULL;
     }
     if (json_object_get(root, "secagg") == NULL) {
         return "dp.noise_by distributed goes with secagg: the server would see each device's noise";
@@ -43,7 +48,8 @@ static uint32_t scale_for(const dunlin__server_task *task, uint32_t value_limit)
 {
     const double exact = task->dp.question.noise * (double)value_limit /
                          sqrt((double)task->secagg.least_honest) * (1 + 1e-12);
-    return exact <= (double)DUNLIN_SECAGG_SCALE_MOST ? (uint32_t)ceil(exact) : 0;
+    const double most = (double)dunlin__secagg_scale_most(dunlin__task_noise_kind(task));
+    return exact <= most ? (uint32_t)ceil(exact) : 0;
 }
 
 /* Whether sums of values, and of noise, stay in the ring, however many values there are. */
@@ -51,7 +57,7 @@ static bool has_room(const dunlin__server_task *task, uint32_t value_limit)
 {
     dunlin__secagg_plan plan = dunlin__server_task_secagg(task, DUNLIN_WIRE_SECAGG_VALUES);
     plan.value_limit = value_limit;
-    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
+    plan.noise_kind = dunlin__task_noise_kind(task);
     plan.noise_scale = scale_for(task, value_limit);
     const uint64_t values = (uint64_t)plan.n_cohort * value_limit;
     return plan.noise_scale > 0 &&
@@ -94,18 +100,26 @@ static dunlin_status settle_devices(const dunlin__task_place *at, dunlin__server
     return DUNLIN_OK;
 }
 
-/* Steps and scale. */
-static dunlin_status settle_steps(const dunlin__task_place *at, dunlin__server_task *task)
+/* Steps and scale for question.noise; `limit` is the value_limit that the task has, or 0. */
+static dunlin_status settle_steps(const dunlin__task_place *at, dunlin__server_task *task,
+                                  uint32_t limit)
 {
     dunlin__server_secagg *secagg = &task->secagg;
-    if (secagg->value_limit == 0) {
-        secagg->value_limit = finest_limit(task);
-    } else if (!has_room(task, secagg->value_limit)) {
+    if (limit > 0 && scale_for(task, limit) == 0) {
+        return dunlin__fail(
+            at->error, DUNLIN_DATA, "task", 0,
+            "%.80s: secagg.value_limit %" PRIu32 " would need noise of more than %" PRIu32
+            " whole numbers of each device, at most %" PRIu32,
+            at->file, limit, dunlin__secagg_scale_most(dunlin__task_noise_kind(task)),
+            finest_limit(task));
+    }
+    if (limit > 0 && !has_room(task, limit)) {
         return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                             "%.80s: secagg.value_limit %" PRIu32 " of %" PRIu32
                             " devices leaves no room for their noise, at most %" PRIu32,
-                            at->file, secagg->value_limit, secagg->n_cohort, finest_limit(task));
+                            at->file, limit, secagg->n_cohort, finest_limit(task));
     }
+    secagg->value_limit = limit > 0 ? limit : finest_limit(task);
     secagg->noise_scale = secagg->value_limit > 0 ? scale_for(task, secagg->value_limit) : 0;
     return secagg->noise_scale >= DUNLIN_SECAGG_SCALE_LEAST
                ? DUNLIN_OK
@@ -126,7 +140,9 @@ dunlin_status dunlin__task_settle_noise(const dunlin__task_place *at, const dunl
         return DUNLIN_OK;
     }
     DUNLIN_TRY(settle_devices(at, task));
-    DUNLIN_TRY(settle_steps(at, task));
+    const uint32_t limit = task->secagg.value_limit;
+    DUNLIN_TRY(settle_steps(at, task, limit));
+    question->is_skellam = task->dp.is_skellam;
     question->n_parts = task->secagg.least_honest;
     question->n_values = DUNLIN_WIRE_SECAGG_VALUES; /* the model is not known yet */
     for (int i = 0; i < SCALE_TRIES; i++) {
@@ -140,7 +156,10 @@ dunlin_status dunlin__task_settle_noise(const dunlin__task_place *at, const dunl
         if (!(task->dp.epsilon > 0) || task->dp.cost.epsilon <= task->dp.epsilon) {
             return DUNLIN_OK;
         }
-        task->secagg.noise_scale++;
+        /* One step more, or a part of it where steps are that fine. */
+        const double part = 1 / (double)task->secagg.noise_scale;
+        question->noise *= 1 + (task->dp.is_skellam ? fmax(part, SKELLAM_PART) : part);
+        DUNLIN_TRY(settle_steps(at, task, limit));
     }
     return dunlin__fail(at->error, DUNLIN_DATA, "task", 0,
                         "%.80s: dp: noise in whole numbers gives epsilon %g, not %g: use more "

@@ -13,6 +13,11 @@ uint32_t dunlin__server_task_n_select(const dunlin__server_task *task)
     return (uint32_t)(wanted < most ? wanted : most);
 }
 
+dunlin_v1_secagg_noise_t dunlin__task_noise_kind(const dunlin__server_task *task)
+{
+    return task->dp.is_skellam ? DUNLIN_V1_SECAGG_NOISE_SKELLAM : DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
+}
+
 dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, uint64_t n_values)
 {
     const dunlin__server_secagg *secagg = &task->secagg;
@@ -29,7 +34,7 @@ dunlin__secagg_plan dunlin__server_task_secagg(const dunlin__server_task *task, 
                                  .clip = (float)secagg->clip,
                                  .value_limit = secagg->value_limit,
                                  .weight_limit = secagg->weight_limit,
-                                 .noise_kind = has_noise ? DUNLIN_V1_SECAGG_NOISE_GAUSSIAN
+                                 .noise_kind = has_noise ? dunlin__task_noise_kind(task)
                                                          : DUNLIN_V1_SECAGG_NOISE_NONE,
                                  .noise_scale = secagg->noise_scale,
                                  .least_honest = secagg->least_honest};

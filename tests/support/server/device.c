@@ -234,6 +234,8 @@ uint32_t test_checkin(test_device *device, dunlin__checkin_response *out_answer)
             DUNLIN_V1_FEATURE_SECURE_AGGREGATION;
         request.capabilities.features[request.capabilities.features_count++] =
             DUNLIN_V1_FEATURE_DISTRIBUTED_NOISE;
+        request.capabilities.features[request.capabilities.features_count++] =
+            DUNLIN_V1_FEATURE_SKELLAM_NOISE;
     }
     if (device->unpacks) {
         request.capabilities.encodings[0] = DUNLIN_V1_ENCODING_F32;

@@ -335,8 +335,10 @@ static void make_plan(dunlin__assignment *m, uint64_t *state)
         plan->secagg.check_consistency = coin(state);
         if (coin(state)) {
             plan->secagg.version = 2;
-            plan->secagg.noise_kind = DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
-            plan->secagg.noise_scale = between(state, 2, 1u << 24);
+            const bool is_skellam = coin(state);
+            plan->secagg.noise_kind =
+                is_skellam ? DUNLIN_V1_SECAGG_NOISE_SKELLAM : DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
+            plan->secagg.noise_scale = between(state, 2, is_skellam ? 1u << 10 : 1u << 24);
             plan->secagg.least_honest = between(state, 1, plan->secagg.least_devices);
         }
     }

@@ -12,8 +12,7 @@
 
 static uint8_t encoded[DUNLIN_WIRE_BODY_BYTES];
 static uint8_t encoded_again[DUNLIN_WIRE_BODY_BYTES];
-static any_message made;
-static any_message decoded;
+static any_message made, decoded;
 
 Test(proto_messages, round_trip_gives_the_same_message)
 {
@@ -343,7 +342,7 @@ Test(proto_messages, assignment_limits_are_told_by_name)
     SPOIL_SECAGG(m->plan.secagg.noise_kind = 1, "plan.secagg.noise_kind is 1");
     SPOIL_SECAGG(m->plan.secagg.noise_scale = 5, "plan.secagg.noise_scale is 5");
     SPOIL_SECAGG(m->plan.secagg.least_honest = 1, "plan.secagg.least_honest is 1");
-    SPOIL_SECAGG(m->plan.secagg.version = 2, "plan.secagg.noise_kind is 0, allowed are 1 to 1");
+    SPOIL_SECAGG(m->plan.secagg.version = 2, "plan.secagg.noise_kind is 0, allowed are 1 to 2");
     SPOIL_SECAGG(m->has_privacy = true; m->privacy = whole_privacy;
                  m->privacy.is_distributed = true, "privacy.is_distributed and noise of secagg");
 #define SPOIL_NOISE(change, wanted)                                                                \
@@ -351,8 +350,9 @@ Test(proto_messages, assignment_limits_are_told_by_name)
                  m->plan.secagg.noise_scale = 2; m->plan.secagg.least_honest = 1; change, wanted)
     SPOIL_NOISE(m->plan.secagg.noise_scale = 1, "plan.secagg.noise_scale is 1");
     SPOIL_NOISE(m->plan.secagg.noise_scale = (1u << 24) + 1, "plan.secagg.noise_scale is 16777217");
-    SPOIL_NOISE(m->plan.secagg.least_honest = m->plan.secagg.least_devices + 1,
-                "plan.secagg.least_honest is");
+    SPOIL_NOISE((m->plan.secagg.noise_kind = 2, m->plan.secagg.noise_scale = 1025),
+                "scale is 1025");
+    SPOIL_NOISE(m->plan.secagg.least_honest = 21, "plan.secagg.least_honest is 21");
     SPOIL_NOISE(m->has_privacy = false, "privacy.is_distributed and noise of secagg");
     SPOIL_SECAGG(m->plan.secagg.n_cohort = 65537, "plan.secagg.n_cohort is 65537");
     SPOIL_SECAGG(m->plan.secagg.peer_index = 21, "plan.secagg.peer_index is 21");

@@ -69,6 +69,31 @@ WORLD_TEST(floor_distributed, less_than_follows_is_stated_alone)
     cr_expect_eq(report.epsilon_kind, DUNLIN_EPSILON_STATED_BY_SERVER);
 }
 
+/* The same numbers with Skellam noise of finer steps than it may have of a thousand: by its own
+ * bound, and a scale beyond its most is refused. */
+static void ask_for_skellam(dunlin__assignment *assignment)
+{
+    assignment->plan.secagg.noise_kind = DUNLIN_V1_SECAGG_NOISE_SKELLAM;
+    assignment->plan.secagg.noise_scale = 1000;
+    assignment->plan.secagg.value_limit = 3500;
+}
+
+WORLD_TEST(floor_distributed, skellam_noise_is_proved_by_its_own_bound)
+{
+    begin_distributed(3.21);
+    w.server.edit_assignment_fn = ask_for_skellam;
+    const dunlin_round_report report = train();
+    cr_expect_eq(report.epsilon_kind, DUNLIN_EPSILON_PROVED_HERE);
+}
+
+WORLD_TEST(floor_distributed, less_skellam_noise_is_not)
+{
+    begin_distributed(3.18);
+    w.server.edit_assignment_fn = ask_for_skellam;
+    const dunlin_round_report report = train();
+    cr_expect_eq(report.epsilon_kind, DUNLIN_EPSILON_STATED_BY_SERVER);
+}
+
 /* More rounds than this device would take part in on its own. */
 WORLD_TEST(floor_distributed, without_separation_less_is_proved)
 {

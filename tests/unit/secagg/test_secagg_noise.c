@@ -275,8 +275,8 @@ Test(secagg_noise, terms_that_do_not_go_together)
     plan.version = 3;
     expect_terms(&plan, "understood are 1 and 2");
     plan = good;
-    plan.noise_kind = (dunlin_v1_secagg_noise_t)2;
-    expect_terms(&plan, "noise_kind is 2");
+    plan.noise_kind = (dunlin_v1_secagg_noise_t)3;
+    expect_terms(&plan, "noise_kind is 3");
     plan = good;
     plan.noise_scale = 1;
     expect_terms(&plan, "noise_scale is 1");

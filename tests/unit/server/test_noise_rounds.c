@@ -20,6 +20,11 @@
     "\"noise_by\": \"distributed\"" dp "}, \"secagg\": {\"neighbours\": 4, \"threshold\": 3, "     \
     "\"corrupt\": 0, \"dropout\": 0, \"least_devices\": 3, \"value_limit\": 4096}"
 #define NOISE ", \"noise\": 2"
+#define SKELLAM_TASK                                                                               \
+    ", \"rounds\": 3, \"cohort\": 5, \"clients\": 5, \"dp\": {\"clip\": 1, \"delta\": 1e-3, "      \
+    "\"noise_by\": \"distributed\", \"noise_kind\": \"skellam\", \"noise\": 2}, "                  \
+    "\"secagg\": {\"neighbours\": 4, \"threshold\": 3, \"corrupt\": 0, \"dropout\": 0, "           \
+    "\"least_devices\": 3, \"value_limit\": 512}"
 
 /* Devices that count once each. */
 static secure_world *begin_noisy(const char *keys)
@@ -29,6 +34,15 @@ static secure_world *begin_noisy(const char *keys)
         world->devices[i].vector[SECURE_VALUES] = 1;
     }
     return world;
+}
+
+static json_t *status_of(secure_world *world)
+{
+    char *text = dunlin__server_status_text(&world->fixture.server);
+    json_t *status = json_loads(text, 0, NULL);
+    free(text);
+    cr_assert_not_null(status);
+    return status;
 }
 
 Test(noise_rounds, the_model_is_that_of_the_same_numbers_without_masks)
@@ -59,6 +73,40 @@ Test(noise_rounds, the_model_is_that_of_the_same_numbers_without_masks)
     secure_end(world);
 }
 
+Test(noise_rounds, skellam_noise_is_kept_and_told_by_its_name)
+{
+    static const bool all[SECURE_DEVICES] = {true, true, true, true, true};
+    secure_world *world = begin_noisy(SKELLAM_TASK);
+    const dunlin__server *server = &world->fixture.server;
+    const dunlin__assignment *work = &world->devices[0].device.assignment;
+    char folder[1024];
+    char *text = NULL;
+    dunlin_error error = {0};
+    cr_expect_eq(work->plan.secagg.version, 2);
+    cr_expect_eq(work->plan.secagg.noise_kind, DUNLIN_V1_SECAGG_NOISE_SKELLAM);
+    cr_expect_eq(work->plan.secagg.noise_scale, 592); /* 2 x 512 / sqrt(3), rounded up */
+    secure_agree_all(world->devices, SECURE_DEVICES);
+    secure_contribute_all(world->devices, SECURE_DEVICES);
+    secure_tell_all(world->devices, SECURE_DEVICES);
+    secure_expect_model(world, all);
+    json_t *status = status_of(world);
+    const json_t *privacy = json_object_get(status, "privacy");
+    cr_expect_str_eq(json_string_value(json_object_get(privacy, "noise_kind")), "skellam");
+    json_decref(status);
+    const double spent = server->closed[0].epsilon;
+    (void)snprintf(folder, sizeof folder, "%s", server->folder.text);
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    test_server_close(&world->fixture);
+    cr_assert_eq(dunlin__privacy_log(folder, &alloc, &text, &error), DUNLIN_OK, "%s", error.text);
+    json_t *answer = json_loads(text, 0, NULL);
+    cr_expect_float_eq(json_number_value(json_object_get(answer, "epsilon")), spent, 1e-9);
+    cr_expect_str_eq(json_string_value(json_object_get(answer, "kind")), "skellam");
+    json_decref(answer);
+    free(text);
+    test_server_open(&world->fixture, SKELLAM_TASK, 0);
+    secure_end(world);
+}
+
 Test(noise_rounds, fewer_than_the_noise_counts_on_fail_the_round_and_it_has_cost)
 {
     secure_world *world = begin_noisy(NOISY_TASK(NOISE));
@@ -71,15 +119,6 @@ Test(noise_rounds, fewer_than_the_noise_counts_on_fail_the_round_and_it_has_cost
     secure_expect_failed(world, "2 vectors came, fewer than the least of a sum, 3");
     cr_expect_gt(world->fixture.server.closed[0].epsilon, 0);
     secure_end(world);
-}
-
-static json_t *status_of(secure_world *world)
-{
-    char *text = dunlin__server_status_text(&world->fixture.server);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
-    cr_assert_not_null(status);
-    return status;
 }
 
 Test(noise_rounds, the_status_says_whose_noise_it_is)

@@ -105,6 +105,25 @@ Test(privacy_ask, discrete_noise_costs_by_whole_orders)
     cr_assert(!(discrete.order > floor(discrete.order)), "%g", discrete.order);
 }
 
+/* Skellam noise by its own bound, which for fine steps is all but that of one draw of the other. */
+Test(privacy_ask, skellam_noise_costs_by_its_own_bound)
+{
+    static const char *const rest = "rounds=10,delta=1e-5,accountant=rdp,values=61706,parts=50";
+    char text[256];
+    (void)snprintf(text, sizeof text, "%s,noise=4,part_scale=1000,kind=skellam", rest);
+    const double fine = ask(text).epsilon;
+    (void)snprintf(text, sizeof text, "%s,noise=4,part_scale=1000,kind=discrete", rest);
+    const double discrete = ask(text).epsilon;
+    (void)snprintf(text, sizeof text, "%s,noise=4,part_scale=2,kind=skellam", rest);
+    const double coarse = ask(text).epsilon;
+    cr_expect(fine >= discrete && fine < discrete * 1.01, "%g, %g", fine, discrete);
+    /* A clip of 2 sqrt(50) / 4 = 3.5 whole numbers: the second part of the bound counts. */
+    cr_expect(coarse > fine * 1.003, "%g, %g", coarse, fine);
+    (void)snprintf(text, sizeof text, "%s,epsilon=3,part_scale=1000,kind=skellam", rest);
+    const dunlin__privacy_answer least = ask(text);
+    cr_expect(least.epsilon <= 3 && least.epsilon > 2.99, "%g", least.epsilon);
+}
+
 /* The noise that is found gives the epsilon, and a little less noise does not. */
 Test(privacy_ask, wanted_epsilons_are_met_with_the_least_noise)
 {
@@ -176,6 +195,12 @@ Test(privacy_ask, what_has_no_proof_here_is_refused_by_name)
     refuse("noise=1,rounds=1,delta=1e-5,accountant=pld,kind=discrete", DUNLIN_UNSUPPORTED,
            "noise 'discrete'");
     refuse("sampling=poisson:0.1,noise=1,rounds=9,most=2,delta=1e-5", DUNLIN_UNSUPPORTED, "'most'");
+    refuse("noise=1,rounds=1,delta=1e-5,kind=skellam", DUNLIN_UNSUPPORTED,
+           "kind 'skellam' goes with 'parts'");
+    refuse("noise=1,rounds=1,delta=1e-5,kind=skellam,parts=5,part_scale=1025,values=9",
+           DUNLIN_ARGUMENT, "up to 65536, 1024 and 2^36");
+    refuse("noise=1,rounds=1,delta=1e-5,kind=skellam,accountant=pld,parts=5,part_scale=9,values=9",
+           DUNLIN_UNSUPPORTED, "accountant 'pld' has no bound");
     refuse("sampling=poisson:0.1,noise=1,rounds=9,separation=2,delta=1e-5", DUNLIN_UNSUPPORTED,
            "'separation'");
 }
