@@ -168,7 +168,7 @@ void secagg_world_send(secagg_world *world)
         need(dunlin__secagg_server_take(world->server, i, member->device_key, member->request,
                                         member->n_request, &world->error) == DUNLIN_OK,
              "take", &world->error);
-        if (step == DUNLIN_V1_SECAGG_STEP_MASK) {
+        if (step == DUNLIN_V1_SECAGG_STEP_MASK && !member->has_lost) {
             send_vector(world, i);
         }
     }

@@ -15,6 +15,7 @@ typedef struct secagg_member {
     uint8_t private_key[DUNLIN_PRIVATE_KEY_BYTES];
     uint8_t device_key[DUNLIN_PUBLIC_KEY_BYTES];
     uint32_t leaves; /* step whose request it does not send any more */
+    bool has_lost;   /* names its vector in step mask, and the vector never comes */
     uint32_t *vector;
     uint8_t *packed;
     bool is_folded;
