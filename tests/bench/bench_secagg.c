@@ -7,10 +7,12 @@
  * One more device than NEIGHBOURS, everybody a neighbour, a ring of 32 bits, with the consistency
  * round; the given part of them drops out after they sent shares, which is the dearest moment. All
  * sides by PSA, as on a device. Prints a device's time by parts (the mean of those that stay), its
- * most bytes by the hooks and with its bodies, the server's time a device, and bytes on the wire;
- * ends with 1 if the sum is not that of the vectors.
+ * most bytes by the hooks and with its bodies, the server's time a device, bytes on the wire, and
+ * what noise before the mask costs a value, of either kind at some scales; ends with 1 if the sum
+ * is not that of the vectors.
  */
 #include <dunlin/alloc.h>
+#include <wire/secagg_noise.h>
 #include <wire/signature.h>
 
 #include <secagg/secagg_client.h>
@@ -256,6 +258,36 @@ static int tell(const bench *all)
     return is_right ? 0 : 1;
 }
 
+/* Draws of one kind and scale. */
+static void tell_draws(dunlin_v1_secagg_noise_t kind, uint32_t scale, uint64_t n_values)
+{
+    static uint32_t block[DUNLIN_SECAGG_BLOCK];
+    const dunlin__secagg_plan plan = {.noise_kind = kind, .noise_scale = scale};
+    dunlin__secagg_noise noise;
+    dunlin_error error = {0};
+    must(dunlin__secagg_noise_begin(&plan, &noise, &error), &error);
+    const double start = seconds();
+    uint64_t n_drawn = 0;
+    for (; n_drawn < n_values; n_drawn += DUNLIN_SECAGG_BLOCK) {
+        must(dunlin__secagg_noise_add(&noise, block, DUNLIN_SECAGG_BLOCK, &error), &error);
+    }
+    printf("noise, %s of scale %u: %.1f ns a value\n",
+           kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM ? "skellam" : "gaussian", scale,
+           1e9 * (seconds() - start) / (double)n_drawn);
+    dunlin__secagg_noise_end(&noise);
+}
+
+static void tell_noise(uint64_t n_values)
+{
+    static const uint32_t scales[] = {16, 256, 1024, 1u << 20};
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        tell_draws(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, scales[i], n_values);
+        if (scales[i] <= DUNLIN_SECAGG_SKELLAM_MOST) {
+            tell_draws(DUNLIN_V1_SECAGG_NOISE_SKELLAM, scales[i], n_values);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const unsigned long n_values = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
@@ -286,6 +318,7 @@ int main(int argc, char **argv)
     open_all(&all, (uint32_t)dropped);
     run_all(&all);
     const int result = tell(&all);
+    tell_noise(n_values < 200000 ? n_values : 200000);
     for (uint32_t i = 0; i < all.n; i++) {
         dunlin__secagg_client_close(all.devices[i].client);
         free(all.devices[i].request);
