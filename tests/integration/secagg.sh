@@ -1,6 +1,7 @@
 #!/bin/bash
-# dunlin-fleet with secure aggregation as a user meets it: it learns beside a bad network and devices that leave, the figures
-# say who came to each step and nothing of single devices, and what does not fit is refused in one line. secagg.sh BIN-FOLDER
+# dunlin-fleet with secure aggregation as a user meets it: it learns beside a bad network and devices that leave, noise of the devices
+# costs what it is said to, the figures say who came to each step and nothing of single devices, and what does not fit is refused in one
+# line. secagg.sh BIN-FOLDER
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)
@@ -41,13 +42,16 @@ commit every:3 lose
 commit every:4 duplicate
 FAULTS
 "$bin/dunlin-fleet" "${plain[@]}" --json "$work/without.json" >/dev/null
+dp=clip=4,noise=0.8,delta=1e-3,separation=1,noise_by=distributed
+run gaussian --dp "$dp"
+run skellam --dp "$dp,noise_kind=skellam" --secagg-leave 0.15
 run plain
 run faults --faults "$work/faults"
 run leave --secagg-leave 0.15 --telemetry
 grep -q "advertise 12 (-0)" "$work/out"
 grep -q "honest but curious" "$work/report.html"
-python3 - "$work" <<'PYTHON'
-import json, sys
+python3 - "$work" "$bin" <<'PYTHON'
+import json, subprocess, sys
 read = lambda name: json.load(open("%s/%s.json" % (sys.argv[1], name)))
 for name in "plain", "faults", "leave":
     run = read(name)
@@ -69,6 +73,22 @@ for name in "plain", "faults":
         assert abs(one["loss"] - other["loss"]) < 1e-3, (name, one["loss"], other["loss"])
 leave = [r["secagg"]["steps"]["mask"]["dropped"] for r in read("leave")["rounds"]]
 assert sum(leave) > 0, leave
+# Noise of both kinds: what is told is what the terms cost, of which the server makes no secret; and models are others.
+for name in "gaussian", "skellam":
+    run = read(name)
+    told = run["privacy"]
+    assert told["noise_by"] == "distributed" and told["noise_kind"] == name and told["private"], told
+    assert told["least_honest"] == 8 and told["noise"] >= 0.8 and told["noise_scale"] >= 2, told
+    assert name == "gaussian" or told["noise_scale"] <= 1024, told
+    epsilons = [r["epsilon"] for r in run["rounds"]]
+    assert 0 < epsilons[0] < epsilons[1] == told["epsilon"] == told["epsilon_of_run"], (epsilons, told)
+    question = "noise=%.17g,delta=%.17g,clip=4,rounds=2,separation=1,kind=%s,parts=8,part_scale=%d,values=%d" % (
+        told["noise"], told["delta"], {"gaussian": "discrete"}.get(name, name), told["noise_scale"], 2 ** 36)
+    asked = json.loads(subprocess.run([sys.argv[2] + "/dunlin-server", "--privacy", question], check=True, capture_output=True).stdout)
+    assert abs(asked["epsilon"] / told["epsilon"] - 1) < 1e-6, (asked, told)
+    for one, other in zip(read("plain")["rounds"], run["rounds"]):
+        assert not other["failed"] and other["secagg"]["sum"], (name, other)
+        assert other["loss"] > 0 and abs(one["loss"] - other["loss"]) > 1e-6, (name, one["loss"], other["loss"])
 # 5 is the phase of training, 20 its memory: such rounds say nothing of how long devices trained.
 told = read("leave")["telemetry"]
 assert told and not {"5", "20"} & set(told), told
@@ -80,6 +100,9 @@ expect 2 "--secagg-keys colour=3" "${serve[@]}" --secagg --secagg-keys colour=3
 expect 2 "is for the server that --serve starts" "$bin/dunlin-fleet" --server https://127.0.0.1:1 --ca /dev/null --secagg
 expect 1 "secagg does not go with strategy median" "${serve[@]}" --secagg --strategy median --secagg-keys corrupt=0,dropout=0
 expect 1 "4 neighbours and threshold 3" "${serve[@]}" --secagg --neighbours 4
+expect 1 "dp.noise_by distributed goes with secagg" "${serve[@]}" --dp "$dp"
+expect 1 "secagg does not go with dp with noise_by server" "${serve[@]}" --secagg --secagg-keys corrupt=0,dropout=0 --dp 4:0.8,delta=1e-3
+expect 1 "dp.noise_kind must be gaussian or skellam" "${serve[@]}" --secagg --secagg-keys corrupt=0,dropout=0 --dp "$dp,noise_kind=laplace"
 [ -z "$(ls -A "$TMPDIR")" ] || {
     echo "secagg.sh: a run left files: $(ls -A "$TMPDIR")"
     exit 1
