@@ -3,7 +3,7 @@
 
 secure.py PROGRAMS [CSV [ROUNDS [SIDE,...]]]: PROGRAMS has dunlin-fleet, DUNLIN_DATA the data sets. Rows that the CSV has are not run again,
 so an interrupted series goes on where it was; ROUNDS in place of 12 is for a short try, into a CSV of its own. Every side has the same devices,
-rounds, rate and seeds: 600 devices, 200 a round, LeNet-5, each device every third round at most. `none` has neither masks nor noise and
+rounds, rate and seeds: 360 devices, 120 a round, LeNet-5, each device every third round at most. `none` has neither masks nor noise and
 trains in float32, `int8` trains in adaptive-int8, `clip` has the bound on the update as well, `secagg` masks what `clip` sends, and
 the others add discrete Gaussian or Skellam noise for that epsilon in all before the mask. Noise is secret, so an accuracy differs from run
 to run as the noise does. `accuracy_mid` is that in the middle of the rounds.
@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 
-CLIENTS, COHORT, ROUNDS, APART, CLIP, DELTA = 600, 200, 12, 3, 1.0, "1e-5"
+CLIENTS, COHORT, ROUNDS, APART, CLIP, DELTA = 360, 120, 12, 3, 1.0, "1e-5"
 FLEET = ("--serve --clients %d --cohort %d --dataset mnist_writers --partition writers --model lenet5 --batch 16 --lr 0.1 --threads 2"
          " --max-examples 24000" % (CLIENTS, COHORT))
 INT8 = ["--precision", "adaptive-int8"]
 BOUND = ["--update-clip", str(CLIP)]
-SECAGG = ["--secagg", "--secagg-keys", "corrupt=0.05,dropout=0.1,least_devices=150"]
+SECAGG = ["--secagg", "--secagg-keys", "corrupt=0.05,dropout=0.1,least_devices=90"]
 SIDES = ("none", "int8", "clip", "secagg", "gaussian:8", "skellam:8", "gaussian:2", "skellam:2")
 SEEDS = (1, 2, 3)
 COLUMNS = ["side", "seed", "rounds", "accuracy_mid", "accuracy", "loss", "epsilon", "delta", "noise", "noise_scale", "value_limit",
