@@ -14,12 +14,12 @@
 #define N_EXAMPLES 64
 #define TABLE "steps"
 
-/* NITI's schedule is that of its paper. The gradients of WAGEUBN have one size, whatever the loss:
- * its rate is another's. */
+/* NITI's schedule is the default of dunlin-train. The gradients of WAGEUBN have one size, whatever
+ * the loss: its rate is another's. */
 const precision_way precision_ways[] = {
     {PRECISION_FLOAT, NULL, 1.0},
-    {"niti", "5,4,3", 1.0},
-    {"niti16", "5,4,3", 1.0},
+    {"niti", "5,4,3,2,1", 1.0},
+    {"niti16", "5,4,3,2,1", 1.0},
     {"adaptive-int8", NULL, 1.0},
     {"adaptive-fixed", NULL, 1.0},
     {"octo", NULL, 1.0},
