@@ -8,12 +8,14 @@ dense layer on 20,000 images of CIFAR-10's JPEG copy; lenet5, on Fashion-MNIST; 
 In vgg11 and lenet5 all precisions of a seed begin from the same weights: vgg11's are drawn here (He et al. 2015). A row
 is written as soon as it is known, and one that is there is not run again, so an interrupted series continues. Rows of another
 length (--epochs, --examples, --rounds) are rows of their own. At the end it prints how many points each precision is below
-float32, the mean over the seeds that have both, beside the bar. Needs python3-numpy and python3-onnx.
+float32, the mean over the seeds that have both, beside the bar. "torch" among the precisions of vgg11 and lenet5 is PyTorch's float32
+with the same first weights and recipe (integers_torch.py): how far our float32 is from it. Needs python3-numpy and python3-onnx.
 """
 import argparse
 import csv
 import datetime
 import json
+import os
 import pathlib
 import resource
 import subprocess
@@ -28,6 +30,7 @@ BARS = {"vgg11": 2.7, "lenet5": 1.0, "writers": 2.2}  # points below float32 at 
 COLUMNS = ["series", "precision", "seed", "epochs", "examples", "accuracy", "loss", "cpu_s", "commit", "date", "command"]
 KEY = COLUMNS[:5]
 VGG = (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool")
+FROM_TORCH = 2.0  # points that our float32 is from PyTorch's at most, either way
 RATES = {"vgg11": "0.02", "lenet5": "0.02", "writers": "0.05"}  # of float32 and of the precisions that have a rate
 
 
@@ -93,21 +96,36 @@ def processor_s():
     return used.ru_utime + used.ru_stime
 
 
+def run_torch(command, options, series, seed, folder):
+    """PyTorch's loss and accuracy from the first weights of our command, and what the command was."""
+    import integers_torch
+
+    first = folder / "first.onnx"
+    out = folder / "first.json"
+    command = command + ["--steps", "1", "--lr", "1e-30", "--save", str(first)]
+    subprocess.run(command + ["--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+    most = int(options.examples or (20000 if series == "vgg11" else 0))
+    loss, accuracy = integers_torch.train(series, first, os.environ["DUNLIN_DATA"], most, options.epochs, 64, float(RATES[series]),
+                                          seed, json.loads(out.read_text())["test_loss"])  # fmt: skip
+    return command, accuracy, loss
+
+
 def run(programs, options, series, precision, seed):
     before = processor_s()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         out = folder / "result.json"
         epochs, examples = length_of(options, series)
-        command = command_of(programs, options, series, seed, folder) + ["--seed", str(seed)] + flags_of(series, precision)
-        if examples != "all":
-            command += ["--max-examples", examples]
-        subprocess.run(command + ["--json", str(out)], check=True, stdout=subprocess.DEVNULL)
-        result = json.loads(out.read_text())
-    if series == "writers":
-        accuracy, loss = result["rounds"][-1]["accuracy"], result["rounds"][-1]["loss"]
-    else:
-        accuracy, loss = result["test_accuracy"], result["test_loss"]
+        command = command_of(programs, options, series, seed, folder) + ["--seed", str(seed)]
+        command += ["--max-examples", examples] if examples != "all" else []
+        if precision == "torch":
+            command, accuracy, loss = run_torch(command, options, series, seed, folder)
+        else:
+            command += flags_of(series, precision)
+            subprocess.run(command + ["--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+            result = json.loads(out.read_text())
+            accuracy, loss = ((result["rounds"][-1]["accuracy"], result["rounds"][-1]["loss"]) if series == "writers" else
+                              (result["test_accuracy"], result["test_loss"]))  # fmt: skip
     commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return {"series": series, "precision": precision, "seed": str(seed), "epochs": epochs, "examples": examples,
             "accuracy": "%.4f" % accuracy, "loss": "%.4f" % loss, "cpu_s": "%.1f" % (processor_s() - before),
@@ -136,6 +154,13 @@ def tell(rows, options, series, precision):
     length = length_of(options, series)
     found = {(row["precision"], row["seed"]): float(row["accuracy"]) for row in rows
              if row["series"] == series and (row["epochs"], row["examples"]) == length}
+    if precision == "torch":
+        apart = [100.0 * (found["fp32", seed] - accuracy) for (name, seed), accuracy in sorted(found.items())
+                 if name == precision and ("fp32", seed) in found]
+        if apart:
+            print("%s: our float32 is %+.2f points from PyTorch's (%s), bar %.1f either way" %
+                  (series, sum(apart) / len(apart), ", ".join("%+.2f" % one for one in apart), FROM_TORCH))
+        return
     below = [100.0 * (found["fp32", seed] - accuracy) for (name, seed), accuracy in sorted(found.items())
              if name == precision and ("fp32", seed) in found]
     if below:
@@ -162,6 +187,8 @@ def main():
     for seed in range(1, options.seeds + 1):
         for series in series_wanted:
             for precision in precisions:
+                if precision == "torch" and series == "writers":
+                    continue  # there is no PyTorch of it
                 key = [series, precision, str(seed), *length_of(options, series)]
                 if any([row[name] for name in KEY] == key for row in read(options.csv)):
                     continue
