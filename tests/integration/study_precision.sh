@@ -57,7 +57,9 @@ assert all(abs(n * number(by[p], "weights_bytes") / number(by["fp32"], "weights_
 assert number(by["niti"], "least_bytes") < number(by["niti16"], "least_bytes") < number(by["fp32"], "least_bytes")
 assert {(r["setting"], r["precision"]) for r in runs} == {(s, p) for s in ("centralised", "federated") for p in names}
 assert len(runs) == len(summary) == 8 and {r["end"] for r in runs} == {"finished"}
-assert {r["grad_bits"] for r in runs if r["precision"].startswith("niti")} == {"5,4,3,2,1"} and not any(r["lr"] for r in runs if r["precision"].startswith("niti"))
+bits = {"centralised": "5,4,3,2,1,0", "federated": "5,4,3"}
+assert all(r["grad_bits"] == bits[r["setting"]] for r in runs if r["precision"].startswith("niti"))
+assert not any(r["lr"] for r in runs if r["precision"].startswith("niti"))
 assert all(r["lr"] and not r["grad_bits"] for r in runs if r["precision"] in ("fp32", "octo"))
 fleet = [r for r in rows if r["setting"] == "federated"]
 assert len(fleet) == 8 and {r["round"] for r in fleet} == {"1", "2"} and {r["participants"] for r in fleet} == {"2"}

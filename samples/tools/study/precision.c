@@ -229,7 +229,7 @@ static void offer_fleet(study *at, const study_subject *subject, const task *wha
                       .seed = seed,
                       .drops_last = study_has_batch_norm(subject),
                       .precision = way->name,
-                      .grad_bits = way->grad_bits};
+                      .grad_bits = way->fleet_bits};
     one.rate = (grid_rate){.lr = rate_of(flags, way, fleets_rule(variant.batch)), .rule = "rule"};
     json_t *inputs = inputs_of(at, what, way, one.rate.lr, seed);
     json_t *more =

@@ -10,8 +10,9 @@
 /* One of them. */
 typedef struct precision_way {
     const char *name;
-    const char *grad_bits; /* of the largest updates, stage by stage; NULL: it has a rate */
-    double rate;           /* times the study's own */
+    const char *grad_bits;  /* of the largest updates, stage by stage; NULL: it has a rate */
+    const char *fleet_bits; /* the same in a fleet, over its rounds */
+    double rate;            /* times the study's own */
 } precision_way;
 
 /* In the order of the tables, float32 first; ends with a name that is NULL. */

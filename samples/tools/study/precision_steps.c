@@ -14,18 +14,19 @@
 #define N_EXAMPLES 64
 #define TABLE "steps"
 
-/* NITI's schedule is the default of dunlin-train. The gradients of WAGEUBN have one size, whatever
- * the loss: its rate is another's. */
+/* NITI's schedules are the defaults of dunlin-train and dunlin-fleet: a fleet's few rounds, whose
+ * averages mend noise, end coarser. The gradients of WAGEUBN have one size, whatever the loss: its
+ * rate is another's. */
 const precision_way precision_ways[] = {
-    {PRECISION_FLOAT, NULL, 1.0},
-    {"niti", "5,4,3,2,1", 1.0},
-    {"niti16", "5,4,3,2,1", 1.0},
-    {"adaptive-int8", NULL, 1.0},
-    {"adaptive-fixed", NULL, 1.0},
-    {"octo", NULL, 1.0},
-    {"wageubn", NULL, 12.5},
-    {"mls", NULL, 1.0},
-    {NULL, NULL, 0.0},
+    {PRECISION_FLOAT, NULL, NULL, 1.0},
+    {"niti", "5,4,3,2,1,0", "5,4,3", 1.0},
+    {"niti16", "5,4,3,2,1,0", "5,4,3", 1.0},
+    {"adaptive-int8", NULL, NULL, 1.0},
+    {"adaptive-fixed", NULL, NULL, 1.0},
+    {"octo", NULL, NULL, 1.0},
+    {"wageubn", NULL, NULL, 12.5},
+    {"mls", NULL, NULL, 1.0},
+    {NULL, NULL, NULL, 0.0},
 };
 
 static const char *const columns[] = {"model",         "image",

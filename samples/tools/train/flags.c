@@ -359,7 +359,7 @@ static const arg flags_table[] = {
     {"--grad-bits", ARG_TEXT, AT(grad_bits), "N,...",
      "of niti and niti16: bits of the largest update, in place of a rate: one after the other over "
      "the run "
-     "(5,4,3,2,1)",
+     "(5,4,3,2,1,0)",
      0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
     {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 0, 1e3, AT(has_lr)},

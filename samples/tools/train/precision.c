@@ -8,7 +8,7 @@
 
 /* NITI ends at 3 after 150 epochs of batches of 256; shorter runs of smaller batches, whose updates
  * are noisier, have to end lower (trainer/INTEGERS.md, "The rate"). */
-#define USUAL_BITS "5,4,3,2,1"
+#define USUAL_BITS "5,4,3,2,1,0"
 
 /* The precisions without a rate; the others have all flags of float32. */
 bool train_is_integer(const train_flags *flags)

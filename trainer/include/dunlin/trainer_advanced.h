@@ -77,7 +77,7 @@ dunlin_trainer_set_schedule(dunlin_trainer *trainer, const dunlin_schedule *sche
  * The numbers that a network is trained in. options.precision: NULL or "fp32" for float32; "niti":
  * int8 weights, activations and errors with one exponent a tensor (Wang et al., arXiv 2009.13108),
  * a quarter of the bytes, the same bits on all instruction sets. The loss is then cross-entropy
- * with labels, and in place of a rate there are grad_bits: the bits of the largest update, 1 to 7,
+ * with labels, and in place of a rate there are grad_bits: the bits of the largest update, 0 to 7,
  * one number or several with commas, each for grad_bits_steps steps (1 or more) and the last one
  * for all that follow; NULL: 5. What else sets a rate is ARGUMENT: lr other than INIT's, schedule,
  * momentum, decay, clipping, groups, hooks. Weights go in and out as float32, exactly; a model's

@@ -67,7 +67,7 @@ typedef struct dunlin_operands {
     int32_t update_bits; /* of a weight, within +-1, as it is kept; 0: float32 */
 } dunlin_operands;
 
-#define DUNLIN_GRAD_BITS_LEAST 1
+#define DUNLIN_GRAD_BITS_LEAST 0
 #define DUNLIN_GRAD_BITS_MOST 7
 
 struct dunlin_precision {

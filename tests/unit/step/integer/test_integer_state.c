@@ -223,7 +223,7 @@ Test(integer_state, refuses_by_name)
 
 Test(integer_state, refuses_bits_that_are_none)
 {
-    static const char *const texts[] = {"", "0", "8", "5,", ",5", "5;4", "5,x", "-1", "5 ,4"};
+    static const char *const texts[] = {"", "-0", "8", "5,", ",5", "5;4", "5,x", "-1", "5 ,4"};
     dunlin_model *model = test_small_model(false);
     dunlin_trainer_options options = integer_options(4);
     options.grad_bits_steps = 10;

@@ -40,7 +40,7 @@ static dunlin_status parse_bits(const char *text, dunlin_grad_bits *out, dunlin_
         char *end = NULL;
         const bool is_digit = at[0] >= '0' && at[0] <= '9';
         const long number = is_digit ? strtol(at, &end, 10) : 0;
-        if (number < DUNLIN_GRAD_BITS_LEAST || number > DUNLIN_GRAD_BITS_MOST ||
+        if (!is_digit || number < DUNLIN_GRAD_BITS_LEAST || number > DUNLIN_GRAD_BITS_MOST ||
             (*end != ',' && *end != '\0') || out->n == DUNLIN_GRAD_BITS_MAX_STAGES) {
             return fail_bits(text, error);
         }
