@@ -12,6 +12,7 @@
 
 #define PATH_BYTES 1024
 #define JOULES_OF_MICROWATT_HOUR 0.0036
+#define COULOMBS_OF_MICROAMPERE_HOUR 0.0036
 
 /* The first word of folder/name/file; false: it cannot be read. */
 static bool read_word(const char *folder, const char *name, const char *file, char out[64])
@@ -48,6 +49,20 @@ static void read_packages(const char *folder, energy_mark *mark)
     }
 }
 
+/* What is left in a battery that counts charge alone, as most phones' do. */
+static void read_charge(const char *folder, const char *name, energy_mark *mark)
+{
+    uint64_t charge = 0;
+    uint64_t microvolts = 0;
+    const bool has_charge = read_number(folder, name, "charge_counter", &charge) ||
+                            read_number(folder, name, "charge_now", &charge);
+    if (has_charge && mark->charge_c < 0.0 &&
+        read_number(folder, name, "voltage_now", &microvolts)) {
+        mark->charge_c = COULOMBS_OF_MICROAMPERE_HOUR * (double)charge;
+        mark->volts = 1e-6 * (double)microvolts;
+    }
+}
+
 static void read_batteries(const char *folder, energy_mark *mark)
 {
     char path[PATH_BYTES];
@@ -57,11 +72,15 @@ static void read_batteries(const char *folder, energy_mark *mark)
          entry = readdir(dir)) {
         char state[64];
         uint64_t left = 0;
-        if (entry->d_name[0] != '.' && read_word(path, entry->d_name, "status", state) &&
-            strcmp(state, "Discharging") == 0 &&
-            read_number(path, entry->d_name, "energy_now", &left)) {
+        if (entry->d_name[0] == '.' || !read_word(path, entry->d_name, "status", state) ||
+            strcmp(state, "Discharging") != 0) {
+            continue;
+        }
+        if (read_number(path, entry->d_name, "energy_now", &left)) {
             mark->battery_j = (mark->battery_j < 0.0 ? 0.0 : mark->battery_j) +
                               JOULES_OF_MICROWATT_HOUR * (double)left;
+        } else {
+            read_charge(path, entry->d_name, mark);
         }
     }
     if (dir != NULL) {
@@ -71,7 +90,7 @@ static void read_batteries(const char *folder, energy_mark *mark)
 
 energy_mark energy_read(const char *folder)
 {
-    energy_mark mark = {.battery_j = -1.0};
+    energy_mark mark = {.battery_j = -1.0, .charge_c = -1.0};
     read_packages(folder, &mark);
     if (mark.n == 0) {
         read_batteries(folder, &mark);
@@ -84,6 +103,9 @@ double energy_between(const energy_mark *begin, const energy_mark *end)
     double joules = 0.0;
     if (begin->n == 0 && end->n == 0 && begin->battery_j >= 0.0 && end->battery_j >= 0.0) {
         return begin->battery_j - end->battery_j;
+    }
+    if (begin->n == 0 && end->n == 0 && begin->charge_c >= 0.0 && end->charge_c >= 0.0) {
+        return (begin->charge_c - end->charge_c) * 0.5 * (begin->volts + end->volts);
     }
     if (begin->n == 0 || begin->n != end->n) {
         return (double)NAN;
