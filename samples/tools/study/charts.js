@@ -93,7 +93,7 @@ const draw = {
       const mine = rows.filter(r => r.model === model && r.dataset === dataset && has(r.test_accuracy));
       if (mine.length === 0) continue;
       into.append(element("h3", `${labelOf(model)} on ${dataset}`));
-      for (const [part, what] of [[mine.filter(r => r.budget_bytes > 0), "the batch each policy affords"], [mine.filter(r => !(r.budget_bytes > 0)), "batch norm, exact and ghost"]]) {
+      for (const [part, what] of [[mine.filter(r => !isNormPart(mine, r)), mine.some(r => r.budget_bytes > 0) ? "the batch each policy affords" : "each batch"], [mine.filter(r => isNormPart(mine, r)), "batch norm, exact and ghost"]]) {
         if (part.length > 0) curves(into, part, "variant", "test_accuracy", what, [["epoch", "epochs"], [trainClock(part), clockName(trainClock(part))]]);
       }
     }

@@ -93,6 +93,8 @@ function seriesOf(row, key) {
   const name = given === String(row.batch) ? batch : !has(row.batch) || row.batch === 0 || given.endsWith(", " + batch) ? given : `${given}: ${batch}`;
   return name + (has(row.lr) && row.lr > 0 ? `, rate ${+row.lr.toPrecision(3)}` : "");
 }
+// Whether a row is of the study's own comparison of batch norms, which no budget bounds, and not of a batch that is asked for.
+const isNormPart = (rows, row) => !(row.budget_bytes > 0) && rows.some(r => String(r.variant).startsWith("exact batch norm"));
 // Of each seed its rows, in order.
 const runsOf = rows => unique(rows, "seed").map(s => rows.filter(r => r.seed === s));
 // The clock of training: processor time where a table has it.

@@ -41,7 +41,15 @@ function ofIdeal(list) {
   return parts.join("; ");
 }
 
-const fleetClock = rows => rows.some(r => has(r.time_cpu_s)) ? "time_cpu_s" : "time_wall_s";
+// Until a target is reached the wall's clock counts where the processor's is known at the end of a run alone.
+const fleetClock = rows => rows.every(r => has(r.time_cpu_s) || !has(r.accuracy)) ? "time_cpu_s" : "time_wall_s";
+
+// The accuracy that runs aim at: the study's target, or without one the highest that every run comes to.
+function goalOf(rows) {
+  const runs = [...new Set(rows.map(r => seriesOf(r, "batch_rule")))].flatMap(n => runsOf(rows.filter(r => seriesOf(r, "batch_rule") === n))).filter(run => run.some(r => has(r.accuracy)));
+  if (runs.length === 0) return NaN;
+  return rows[0].target > 0 ? rows[0].target : Math.min(...runs.map(run => Math.max(...run.map(r => r.accuracy).filter(has))));
+}
 
 // Whether the runs of one curve all end above those of another, by more than twice the standard error of the test set. One seed never tells.
 function whyNot(a, b) {
@@ -55,7 +63,7 @@ const isApart = (a, b) => whyNot(a, b) === "";
 
 // The batch that auto affords beside the best of the others: the best of each, where one policy has several.
 function againstBest(on, affording) {
-  const of = affording.filter(l => l.policy === "auto" || l.name.startsWith("auto"));
+  const of = affording.filter(l => l.policy === "auto" || l.name.startsWith("auto")), isFree = affording.every(l => l.isFree);
   if (of.length === 0) return [];
   const better = (a, b) => a.accuracy > b.accuracy ? a : b;
   const auto = of.reduce(better), others = affording.filter(l => !of.includes(l) && l.batch !== auto.batch), said = [];
@@ -68,8 +76,26 @@ function againstBest(on, affording) {
     else said.push([`${on}: the batch that auto affords does not learn best in these epochs: with batch ${best.batch} ${points}, in every one of ${best.ends.length} seeds${time}.`, true]);
   }
   const most = of.reduce((a, b) => a.batch > b.batch ? a : b);
-  if (most !== auto) said.push([`${on}: of the batches that auto affords the largest is not the best: ${percent1(auto.accuracy)} with ${auto.batch}, ${percent1(most.accuracy)} with ${most.batch}${isApart(auto, most) ? "" : ` (${whyNot(auto, most)})`}.`, true]);
+  if (most !== auto) said.push([`${on}: of the batches ${isFree ? "tried" : "that auto affords"} the largest is not the best: ${percent1(auto.accuracy)} with ${auto.batch}, ${percent1(most.accuracy)} with ${most.batch}${isApart(auto, most) ? "" : ` (${whyNot(auto, most)})`}.`, true]);
   return said;
+}
+
+// Statistics of a part of the batch beside those of the whole, at the same batch.
+function againstGhosts(on, ended) {
+  const said = [];
+  for (const ghost of ended.filter(l => l.ghost > 0)) {
+    const same = ended.filter(l => !(l.ghost > 0) && l.batch === ghost.batch);
+    if (same.length === 0) continue;
+    const exact = same.find(l => l.policy === "auto") || same[0], isAhead = exact.accuracy >= ghost.accuracy, [first, second] = isAhead ? [exact, ghost] : [ghost, exact], why = whyNot(first, second);
+    said.push([`${on}, batch ${ghost.batch}: ${isAhead ? "exact batch norm" : `statistics of ${ghost.ghost} examples each`} ${why === "" ? `ends ${(100 * (first.accuracy - second.accuracy)).toFixed(1)} points above ${isAhead ? `statistics of ${ghost.ghost} examples each` : "exact batch norm"}, in every one of ${first.ends.length} seeds` : `ends ahead, but ${why}`} (${percent1(exact.accuracy)} exact, ${percent1(ghost.accuracy)} ghost).`, !isAhead || why !== ""]);
+  }
+  return said;
+}
+
+// Rates that were tuned and are the last of their list: a longer list may have a better one.
+function atEdges(on, rows, key) {
+  const names = [...new Set(rows.filter(r => r.rate_is_edge).map(r => seriesOf(r, key)))];
+  return names.length === 0 ? [] : [[`${on}: the best rate lies at an end of its list, and a longer list may have a better one, for ${names.join("; ")}.`, true]];
 }
 
 const words = {
@@ -255,7 +281,7 @@ const words = {
         const all = mine.filter(r => seriesOf(r, "variant") === v);
         const ends = runsOf(all).map(s => s[s.length - 1]).filter(r => has(r.test_accuracy));
         const accuracy = ends.length ? mean(ends.map(r => r.test_accuracy)) : NaN;
-        return { v, batch: all[0].batch, policy: all[0].policy, name: all[0].variant, isGhost: !(all[0].budget_bytes > 0), ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, time: ends.length ? mean(ends.map(r => r[clock])) : NaN };
+        return { v, batch: all[0].batch, policy: all[0].policy, name: all[0].variant, isGhost: isNormPart(mine, all[0]), ghost: all[0].ghost, isFree: !(all[0].budget_bytes > 0), ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, time: ends.length ? mean(ends.map(r => r[clock])) : NaN };
       });
       for (const l of lasts.filter(x => x.ends.length === 0)) said.push([`${on}, ${l.v}: ${l.batch > 0 ? "it diverged" : /, batch \d+$/.test(l.name) ? "that batch does not fit" : "not even one example fits"}.`]);
       const text = l => `${l.v}: ${percent1(l.accuracy)}${spread(l.ends.map(r => r.test_accuracy))}${has(l.time) ? ` after ${l.time.toFixed(1)} ${unit}` : ""}`;
@@ -263,7 +289,7 @@ const words = {
       if (affording.length > 0) {
         const n = Math.max(...affording.map(l => l.ends.length)), known = affording.map(l => l.error).filter(has);
         said.push([`${on}, same number of epochs, ${n === 1 ? "one seed" : `${n} seeds (range)`}${known.length > 0 ? `, one standard error of the test set ${percent1(Math.max(...known))}` : ""}: ${affording.map(text).join("; ")}.`]);
-        said.push(...againstBest(on, affording));
+        said.push(...againstBest(on, affording.filter(l => !(l.ghost > 0))), ...againstGhosts(on, affording), ...atEdges(on, mine, "variant"));
         const goal = Math.min(...affording.map(l => l.accuracy));
         const sooner = affording.map(l => {
           const first = runsOf(mine.filter(r => seriesOf(r, "variant") === l.v)).map(s => s.find(r => r.test_accuracy >= goal)).filter(r => r);
@@ -288,17 +314,24 @@ const words = {
     const cases = [...new Set(rows.map(r => JSON.stringify([r.model, r.dataset, r.algorithm, r.partition])))].map(JSON.parse);
     for (const [model, dataset, algorithm, partition] of cases) {
       const mine = rows.filter(r => r.model === model && r.dataset === dataset && r.algorithm === algorithm && r.partition === partition);
-      const target = mine[0].target, seeds = unique(mine, "seed").length;
+      const seeds = unique(mine, "seed").length, goal = goalOf(mine), isGiven = mine[0].target > 0;
       const on = `${unique(rows, "model").length > 1 ? `${model}, ` : ""}${unique(rows, "dataset").length > 1 ? `${dataset}, ` : ""}`;
       const each = [...new Set(mine.map(r => seriesOf(r, "batch_rule")))].map(name => {
         const runs = runsOf(mine.filter(r => seriesOf(r, "batch_rule") === name));
-        const hits = runs.map(s => s.find(r => r.is_reached)).filter(r => r);
+        const hits = runs.map(s => s.find(r => r.accuracy >= goal)).filter(r => r);
         const bytes = hits.map(r => r.wire_down_bytes + r.wire_up_bytes).filter(has), time = hits.map(r => r[clock]).filter(has);
-        return { name, rule: runs[0][0].batch_rule, batch: runs[0][0].batch, n: runs.length, hits, rounds: hits.length ? mean(hits.map(r => r.round)) : Infinity, bytes, time, last: mean(runs.map(s => s[s.length - 1].accuracy)) };
+        const first = runs[0][0], ends = runs.map(s => s[s.length - 1]).filter(r => has(r.accuracy)).map(r => ({ ...r, test_accuracy: r.accuracy })), accuracy = ends.length ? mean(ends.map(r => r.accuracy)) : NaN;
+        return { name, rule: first.batch_rule, policy: first.policy, ghost: first.ghost, isFree: !(first.budget_bytes > 0), batch: first.batch, ran: ends.length > 0, ends, accuracy, error: ends.length ? standardError(accuracy, testSize(ends[0])) : NaN, n: runs.length, hits, rounds: hits.length ? mean(hits.map(r => r.round)) : Infinity, bytes, spent: time, time: ends.length ? mean(ends.map(r => r[ends.every(e => has(e.time_cpu_s)) ? "time_cpu_s" : clock])) : NaN, last: mean(runs.map(s => s[s.length - 1].accuracy)) };
       });
-      const text = t => t.hits.length === t.n ? `${t.name} in ${t.rounds.toFixed(t.n > 1 ? 1 : 0)} rounds${t.bytes.length ? `, ${size(mean(t.bytes))}` : ""}${t.time.length ? `, ${mean(t.time).toFixed(1)} s` : ""}` :
+      const text = t => t.hits.length === t.n ? `${t.name} in ${t.rounds.toFixed(t.n > 1 ? 1 : 0)} rounds${t.bytes.length ? `, ${size(mean(t.bytes))}` : ""}${t.spent.length ? `, ${mean(t.spent).toFixed(1)} s` : ""}` :
         `${t.name} in ${t.hits.length} of ${count(t.n, "run", "runs")}, ends at ${percent1(t.last)}`;
-      said.push([`${on}${algorithm}, ${partition}, to ${percent(target)}, ${count(seeds, "seed", "seeds")}: ${each.map(text).join("; ")}.`]);
+      for (const t of each.filter(x => !x.ran)) said.push([`${on}${algorithm}, ${partition}, ${t.name}: ${t.batch > 0 ? "its devices could not train" : "that batch does not fit"}.`]);
+      if (!has(goal)) continue;
+      said.push([`${on}${algorithm}, ${partition}, to ${isGiven ? percent(goal) : `the ${percent1(goal)} that every run comes to`}, ${count(seeds, "seed", "seeds")}: ${each.filter(t => t.ran).map(text).join("; ")}.`]);
+      said.push(...atEdges(`${on}${algorithm}, ${partition}`, mine, "batch_rule"));
+      if (!mine.some(r => r.batch_rule.startsWith("most, "))) {
+        said.push(...againstBest(`${on}${algorithm}, ${partition}`, each.filter(t => t.ran && !(t.ghost > 0))), ...againstGhosts(`${on}${algorithm}, ${partition}`, each.filter(t => t.ran)));
+      }
       const most = each.find(t => t.rule === "most, auto"), none = each.find(t => t.rule === "most, none");
       if (!most || !none) continue;
       const better = [...each].sort((a, b) => a.rounds - b.rounds || b.last - a.last)[0];
