@@ -69,6 +69,8 @@ static const arg args[] = {
     {NULL, ARG_HEADING, 0, NULL, "what is trained", 0, 0, 0},
     {"--model", ARG_TEXT, AT(model), "NAME|FILE.onnx",
      "a network of the zoo (lenet5; har_mlp for wisdm, spsw_har), or a file", 0, 0, 0},
+    {"--image", ARG_I64, AT(image), "N", "height and width of the images; the data's otherwise", 8,
+     4096, 0},
     {"--dataset", ARG_TEXT, AT(dataset), "NAME",
      "fashion_mnist, mnist, mnist_writers, cifar10, cifar10_jpeg, cifar100, cifar100_coarse, "
      "wisdm, "

@@ -42,6 +42,7 @@ typedef struct fleet_flags {
     const char *model;
     const char *dataset;
     const char *data;
+    int64_t image; /* height and width that the network takes; 0: those of the data */
     const char *partition;
     const char *batch_text;
     const char *max_ratio_text; /* NULL: not given */

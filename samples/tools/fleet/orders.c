@@ -113,6 +113,11 @@ static int check_scaffold(const fleet_flags *flags)
 
 static int check_images(const fleet_flags *flags)
 {
+    if (flags->image > 0 && (data_n_features(&flags->choice) > 0 || data_is_text(&flags->choice) ||
+                             data_is_speeches(&flags->choice))) {
+        return program_misuse(&fleet_program, "--image %lld: --dataset %s has no images",
+                              (long long)flags->image, flags->choice.name);
+    }
     return (flags->is_flip || flags->has_random_crop) && data_n_features(&flags->choice) > 0
                ? program_misuse(&fleet_program,
                                 "--flip, --random-crop and crop and flip of --augment are for "

@@ -110,7 +110,10 @@ static int open_first(const fleet_flags *flags, fleet_world *world)
     if (!is_file) {
         return EXIT_OK;
     }
-    return dunlin_model_open(flags->model, NULL, &world->model, &error) == DUNLIN_OK
+    dunlin_model_sizes sizes = DUNLIN_MODEL_SIZES_INIT;
+    sizes.height = (int32_t)flags->image;
+    sizes.width = (int32_t)flags->image;
+    return dunlin_model_open_sized(flags->model, &sizes, NULL, &world->model, &error) == DUNLIN_OK
                ? EXIT_OK
                : fail(world, &error);
 }
@@ -121,7 +124,8 @@ static int open_zoo(const fleet_flags *flags, fleet_world *world)
     dunlin_error error = {0};
     const dunlin_shape shape = dunlin_dataset_shape(world->dataset);
     const dunlin_zoo_options zoo = {.struct_size = sizeof(dunlin_zoo_options),
-                                    .image = (int32_t)shape.dims[1],
+                                    .image =
+                                        (int32_t)(flags->image > 0 ? flags->image : shape.dims[1]),
                                     .channels = (int32_t)shape.dims[0],
                                     .classes = dunlin_dataset_n_classes(world->dataset)};
     return dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) == DUNLIN_OK
@@ -134,6 +138,17 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
     dunlin_error error = {0};
     if (world->model == NULL && open_zoo(flags, world) != EXIT_OK) {
         return EXIT_FAILED;
+    }
+    /* Images are read anew in the size that the network takes. */
+    if (flags->image > 0 && flags->image != dunlin_dataset_shape(world->dataset).dims[1]) {
+        dunlin_partition_destroy(world->partition);
+        dunlin_dataset_close(world->dataset);
+        world->partition = NULL;
+        world->dataset = NULL;
+        const int status = open_data(flags, world);
+        if (status != EXIT_OK) {
+            return status;
+        }
     }
     world->n_params = dunlin_model_n_trainable_elements(world->model);
     if (dunlin_model_check_precision(world->model, flags->precision, &error) != DUNLIN_OK ||

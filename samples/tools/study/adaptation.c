@@ -207,7 +207,7 @@ static void add_row(study *at, const study_subject *subject, const scenario *wha
     const double reach_ms = change->reach_ms;
     const bool is_within = change->way != DUNLIN_WAY_BETWEEN && reach_ms > 0.0;
     row_set_text(row, "model", subject->name);
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_text(row, "scenario", what->name);
     row_set_int(row, "change", number);
     row_set_int(row, "step", change->step);

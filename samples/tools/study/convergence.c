@@ -257,7 +257,11 @@ static int run(study *at)
     const int32_t n = study_models(at, "lenet5,cnn_bn", models);
     for (int32_t m = 0; m < n && !study_has_failed(at); m++) {
         const task what = task_of(at, models[m]);
-        offer_task(at, &what);
+        if (what.dataset == NULL) {
+            study_tell_no_data(at, models[m]);
+        } else {
+            offer_task(at, &what);
+        }
     }
     return study_has_failed(at) ? EXIT_FAILED : EXIT_OK;
 }

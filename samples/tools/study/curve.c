@@ -23,7 +23,7 @@ static void add_row(study *at, const study_subject *subject, const study_budget 
     json_t *row = json_object();
     const uint64_t bytes = study_bytes(budget, subject);
     row_set_text(row, "model", subject->name);
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "batch", batch);
     row_set_text(row, "policy", policy_name(policy));
     row_set_real(row, "budget_share", (double)bytes / (double)subject->ideal_bytes);

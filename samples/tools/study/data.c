@@ -1,7 +1,7 @@
 /*
  * data.c - --dataset and --image: which data set a study works on, and what fits it.
  */
-#include "study.h"
+#include "named.h"
 
 #include <dunlin/tools.h>
 
@@ -34,6 +34,7 @@ static int look_into(study_flags *flags)
     own->has_shape =
         strcmp(flags->choice.name, "random") != 0 && strcmp(flags->choice.name, "synthetic") != 0;
     own->shape = dunlin_dataset_shape(set);
+    own->n_classes = dunlin_dataset_n_classes(set);
     own->n_examples = dunlin_dataset_n_examples(set);
     own->n_natural_clients = dunlin_dataset_n_natural_clients(set);
     if (dunlin_dataset_note(set)[0] != '\0') {
@@ -53,9 +54,14 @@ int study_check_data(study_flags *flags)
         return program_misuse(&study_program, "%s", wrong);
     }
     flags->folder = flags->choice.folder;
-    if (flags->image != 0 && strcmp(flags->study, "federated") == 0) {
+    if (flags->classes != 0 &&
+        (strcmp(flags->study, "all") == 0 || strcmp(flags->study, "heterogeneity") == 0 ||
+         strcmp(flags->study, "precision") == 0 || named_has(flags->study, &study_federated) ||
+         strcmp(flags->study, "federated") == 0)) {
         return program_misuse(&study_program,
-                              "--image: federated trains at the size that the data set has");
+                              "--classes: a fleet's network has as many outputs as its data have "
+                              "classes, in %s too",
+                              flags->study);
     }
     return flags->dataset == NULL ? EXIT_OK : look_into(flags);
 }

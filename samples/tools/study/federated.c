@@ -98,17 +98,24 @@ static const fleet_extent *extent_of(const study *at, const task *of)
     return study_flags_of(at)->is_quick ? &of->quick : &of->whole;
 }
 
-/* The largest batch the budget holds under the policy, but no more than a device has examples. */
-static bool plan(study *at, const task *of, const fleet_extent *size, grid_variant *variant)
+/* Finds what->image, and the largest batch the budget holds under the policy, but no more than a
+ * device has examples. */
+static bool plan(study *at, const task *of, grid_variant *variant, fleet_case *what)
 {
+    const study_flags *flags = study_flags_of(at);
+    const fleet_extent *size = &what->size;
+    const bool is_asked = flags->image != 0 && of->image != 1;
+    const int32_t image = is_asked ? (int32_t)flags->image : of->image;
     const study_subject *subject = NULL;
     study_budget budgets[STUDY_MAX_LIST];
     (void)study_budgets(at, "100%", budgets);
+    what->image = is_asked ? image : 0;
     if (variant->batch == 0 || of->budget_bytes == 0) {
-        subject = study_open_subject(at, of->model, of->image, of->channels, of->classes);
+        subject = study_open_subject(at, of->model, image, of->channels, of->classes);
         if (subject == NULL) {
             return false;
         }
+        what->image = subject->side > image && image > 1 ? subject->side : what->image;
     }
     variant->budget_bytes =
         of->budget_bytes > 0 ? of->budget_bytes : study_bytes(&budgets[0], subject);
@@ -142,7 +149,7 @@ static void offer_batches(study *at, const task *of, fleet_case *what)
         } else {
             (void)snprintf(what->rule, sizeof what->rule, "most, %s", policy_name(variant.policy));
         }
-        if (!plan(at, of, &what->size, &variant)) {
+        if (!plan(at, of, &variant, what)) {
             return;
         }
         what->variant = &variant;
@@ -228,6 +235,7 @@ static void offer_own(study *at)
     for (int32_t m = 0; m < n; m++) {
         const task of = {.model = models[m],
                          .dataset = flags->choice.name,
+                         .image = study_data_image(flags),
                          .whole = own_extent(own, &tasks[0].whole, 10),
                          .quick = own_extent(own, &tasks[0].quick, 4)};
         offer_task(at, &of, knows_writers, 6);

@@ -84,9 +84,13 @@ static const arg flags_table[] = {
      "and csv:FILE too; each study's own otherwise",
      0, 0, 0},
     {"--image", ARG_I64, AT(image), "N",
-     "height and width of the images, but of federated's; else the data set's with --dataset, else "
-     "the study's",
+     "height and width of the images; else the data set's with --dataset, else the study's; of a "
+     "network that takes none so small, the least of 64, 96, 128 and 224 that it takes",
      8, 4096, 0},
+    {"--classes", ARG_I64, AT(classes), "N",
+     "outputs of each network, but of fleets'; else as many as --dataset has classes, else the "
+     "study's",
+     2, 1000000, 0},
     {"--swap-speed", ARG_TEXT, AT(swap_speed), "WRITE:READ|measure",
      "what the file of vdnn and capuchin takes and gives, in 10^6 bytes/s, for plans and "
      "predictions (250:800, a phone); measured, it does not repeat",

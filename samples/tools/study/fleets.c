@@ -108,6 +108,9 @@ static void make_words(const study_flags *flags, const fleet_case *what, const c
     add(to, "--algorithm", what->algorithm);
     add_int(to, "--epochs", size->epochs);
     add_orders(flags, what, to);
+    if (what->image > 0) {
+        add_int(to, "--image", what->image);
+    }
     if (flags->augment != NULL) {
         add(to, "--augment", flags->augment);
     }
@@ -131,14 +134,17 @@ static json_t *begin_row(const study *at, const fleet_case *what, const json_t *
     json_t *row =
         what->is_tuning ? grid_tuning_row(what->group, what->rate.lr, what->seed) : json_object();
     const char *dataset = json_string_value(json_object_get(setup, "dataset"));
+    const bool is_made =
+        setup != NULL ? json_is_true(json_object_get(setup, "synthetic")) : what->is_made;
     row_set_text(row, "model", study_model_name(what->model));
-    row_set_text(row, "dataset", dataset != NULL ? dataset : what->dataset);
+    const char *title = what->title[0] != '\0' ? what->title : what->dataset;
+    row_set_text(row, "dataset", dataset != NULL ? dataset : title);
     row_set_text(row, "partition", what->partition);
     row_set_int(row, "batch", what->variant->batch);
     row_set_int(row, "ghost", what->variant->ghost);
     row_set_real(row, "lr", what->grad_bits == NULL ? what->rate.lr : (double)NAN);
     row_set_int(row, "seed", (int64_t)what->seed);
-    row_set_int(row, "is_synthetic", json_is_true(json_object_get(setup, "synthetic")) ? 1 : 0);
+    row_set_int(row, "is_synthetic", is_made ? 1 : 0);
     if (what->is_tuning) {
         row_set_int(row, "validation_examples", what->n_held);
         return row;
@@ -177,7 +183,8 @@ static void fill_round(json_t *row, const json_t *round, const sums *so_far)
     row_set_int(row, "dropped", (int64_t)number_of(round, "dropped"));
     row_set_int(row, "weights_bytes_sum", (int64_t)so_far->weights);
     row_set_int(row, "peak_bytes", (int64_t)number_of(round, "peak_bytes_max"));
-    row_set_real(row, "target", so_far->target);
+    /* The report and the tables of runs have the accuracy that all come to in its place. */
+    row_set_real(row, "target", so_far->target > 0.0 ? so_far->target : (double)NAN);
     row_set_int(row, "is_reached", so_far->is_reached ? 1 : 0);
     row_set_int(row, "wire_down_bytes", (int64_t)so_far->down);
     row_set_int(row, "wire_up_bytes", (int64_t)so_far->up);
@@ -201,7 +208,8 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result, do
         so_far.down += number_of(round, "bytes_down");
         so_far.up += number_of(round, "bytes_up");
         so_far.wall += number_of(round, "wall_s");
-        so_far.is_reached = so_far.is_reached || number_of(round, "accuracy") >= so_far.target;
+        so_far.is_reached = so_far.is_reached ||
+                            (so_far.target > 0.0 && number_of(round, "accuracy") >= so_far.target);
         row_set_int(row, "round", (int64_t)number_of(round, "round"));
         row_set_real(row, what->is_tuning ? "validation_accuracy" : "accuracy",
                      json_is_number(accuracy) ? json_number_value(accuracy) : (double)NAN);

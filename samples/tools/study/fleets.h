@@ -25,6 +25,9 @@ typedef struct fleet_case {
                         was planned for */
     dunlin_validation held_out;
     const char *group;      /* of the tuning table */
+    int32_t image;          /* height and width that the network takes; 0: those of the data */
+    char title[128];        /* of the data set, as the tables have it; "": only a run knows it */
+    bool is_made;           /* its examples are; of a case with a title */
     int64_t n_test, n_held; /* examples that models are judged on; 0: not known */
     const char *precision;  /* NULL: the study compares none */
     const char *grad_bits;  /* in place of a rate; NULL: the rate */

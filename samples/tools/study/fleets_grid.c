@@ -110,16 +110,23 @@ static bool look_at_data(study *at, const char *model, const char *dataset, flee
 {
     const study_flags *flags = study_flags_of(at);
     const data_choice choice = {.name = dataset, .folder = flags->folder};
-    dunlin_zoo_options options = {.image = study_data_image(flags)};
+    const int32_t own_image = study_data_image(flags);
+    dunlin_zoo_options options = {.image = flags->image != 0 ? (int32_t)flags->image : own_image};
     data_fill_zoo(flags->dataset != NULL ? &flags->choice : &choice, model, &options);
     if (flags->dataset == NULL && options.image == 0) {
         options.image = strncmp(dataset, "cifar", 5) == 0 ? 32 : 28;
     }
-    const study_subject *subject = study_open_subject(at, model, options.image, options.channels,
-                                                      options.classes == 0 ? 10 : options.classes);
+    if (options.classes == 0) {
+        options.classes =
+            flags->dataset != NULL && flags->own.has_shape ? flags->own.n_classes : 10;
+    }
+    const study_subject *subject =
+        study_open_subject(at, model, options.image, options.channels, options.classes);
     if (subject == NULL) {
         return false;
     }
+    const bool is_larger = subject->side > options.image && options.image > 1;
+    what->image = flags->image != 0 || is_larger ? subject->side : 0;
     const dunlin_validation *held_out = what->has_held_out ? &what->held_out : NULL;
     dunlin_dataset *train =
         study_open_split(at, subject, dataset, DUNLIN_SPLIT_TRAIN, flags->max_examples, held_out);
@@ -134,6 +141,8 @@ static bool look_at_data(study *at, const char *model, const char *dataset, flee
     if (test != NULL) {
         size->n_examples = dunlin_dataset_n_examples(train);
         what->n_test = dunlin_dataset_n_examples(test);
+        what->is_made = dunlin_dataset_is_synthetic(train);
+        (void)snprintf(what->title, sizeof what->title, "%s", dunlin_dataset_title(train));
         *out_subject = subject;
     }
     dunlin_dataset_close(test);
@@ -151,6 +160,13 @@ void fleets_offer_grid(study *at, const char *model)
     const study_flags *flags = study_flags_of(at);
     const char *dataset = study_default_dataset(flags, model);
     const study_subject *subject = NULL;
+    if (flags->dataset == NULL && strncmp(model, "bert_", 5) == 0) {
+        dataset = flags->folder == NULL ? "made_roles" : "shakespeare_roles"; /* these have users */
+    }
+    if (dataset == NULL) {
+        study_tell_no_data(at, model);
+        return;
+    }
     grid_variant variants[GRID_MOST];
     fleet_case what = {.model = model, .dataset = dataset, .algorithm = "fedavg"};
     fleet_extent size = {.rounds = or_else(flags->rounds, flags->is_quick ? QUICK_ROUNDS : ROUNDS),

@@ -123,7 +123,7 @@ static void add_row(study *at, const study_subject *subject, uint64_t bytes, int
     const dunlin_trainer_report *report = &steps->report;
     json_t *row = json_object();
     row_set_text(row, "model", study_model_name(subject->name));
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "batch", batch);
     row_set_real(row, "budget_share", (double)bytes / (double)subject->ideal_bytes);
     row_set_int(row, "budget_bytes", (int64_t)bytes);

@@ -48,7 +48,7 @@ static void add_row(study *at, const study_subject *subject, dunlin_policy polic
     const bool is_priced = batch >= 1 && isfinite(price);
     (void)snprintf(name, sizeof name, "%s within %g x", policy_name(policy), found->max_ratio);
     row_set_text(row, "model", subject->name);
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "budget_bytes", (int64_t)found->budget_bytes);
     row_set_text(row, "policy", isinf(found->max_ratio) ? policy_name(policy) : name);
     row_set_text(row, "max_batch", NULL);

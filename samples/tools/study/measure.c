@@ -206,7 +206,7 @@ static void add_row(study *at, const study_subject *subject, const measure_case 
 {
     json_t *row = json_object();
     row_set_text(row, "model", study_model_name(subject->name));
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "budget_bytes", (int64_t)setting.bytes);
     row_set_int(row, "batch", what->batch);
     row_set_text(row, "policy", policy_name(setting.policy));

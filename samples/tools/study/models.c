@@ -59,19 +59,37 @@ const char *study_default_dataset(const study_flags *flags, const char *model)
     if (flags->dataset != NULL) {
         return flags->choice.name;
     }
-    if (flags->folder == NULL || strcmp(model, "bert_small") == 0) {
-        return "synthetic";
+    /* What takes other examples than pictures with a class each: with a folder, and without. */
+    static const struct {
+        const char *begin, *stored, *made;
+    } special[] = {{"bert_small", "synthetic", "synthetic"},
+                   {"bert_tiny", "synthetic", "synthetic"},
+                   {"gpt_", "shakespeare", "made_text"},
+                   {"unet", "shapes", "shapes"},
+                   {"siamese", "pairs", "pairs"},
+                   {"har_mlp", "wisdm", NULL},
+                   {"har_fcn", NULL, NULL},
+                   {"lenet5", "fashion_mnist", "synthetic"}};
+    for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
+        if (strncmp(model, special[i].begin, strlen(special[i].begin)) == 0) {
+            return flags->folder == NULL ? special[i].made : special[i].stored;
+        }
     }
-    if (strcmp(model, "har_mlp") == 0) {
-        return "wisdm";
-    }
-    return strcmp(model, "lenet5") == 0 ? "fashion_mnist" : "cifar10";
+    return flags->folder == NULL ? "synthetic" : "cifar10";
+}
+
+void study_tell_no_data(study *at, const char *model)
+{
+    const study_flags *flags = study_flags_of(at);
+    study_tell_filter(at, "--data %s: nothing that %s takes: --dataset names its examples",
+                      flags->folder == NULL ? "synthetic" : flags->folder, model);
 }
 
 /* Whether it says whose its examples are. */
 static bool has_clients(const study_flags *flags, const char *dataset)
 {
-    static const char *const known[] = {"synthetic", "mnist_writers", "wisdm", "spsw_har"};
+    static const char *const known[] = {"synthetic", "mnist_writers",     "wisdm",
+                                        "spsw_har",  "shakespeare_roles", "made_roles"};
     bool is_known = flags->dataset != NULL && flags->own.n_natural_clients > 1;
     for (size_t i = 0; flags->dataset == NULL && i < sizeof known / sizeof known[0]; i++) {
         is_known = is_known || strcmp(known[i], dataset) == 0;

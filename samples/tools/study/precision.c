@@ -294,8 +294,9 @@ static bool has_pixels(const study_flags *flags, const char *model)
 /* A task of a network that the study has none of, on a machine or in a fleet. */
 static task other_task(const study_flags *flags, const char *model, bool is_fleet)
 {
+    const char *dataset = study_default_dataset(flags, model);
     task made = {.model = model,
-                 .dataset = study_default_dataset(flags, model),
+                 .dataset = dataset == NULL ? "synthetic" : dataset,
                  .partition = is_fleet ? "iid" : NULL,
                  .batch = 32,
                  .whole = {5000, 1000, 4, 1, 4, 4},

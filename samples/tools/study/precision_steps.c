@@ -95,7 +95,7 @@ static json_t *begin_row(const study_subject *subject, int64_t batch, const prec
     json_t *row = json_object();
     row_set_text(row, "table", TABLE);
     row_set_text(row, "model", study_model_name(subject->name));
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "batch", batch);
     row_set_text(row, "precision", way->name);
     row_set_int(row, "parameters", dunlin_model_n_trainable_elements(subject->model));

@@ -223,6 +223,12 @@ static void add_common(const study *at, json_t *inputs)
     if (flags->dataset != NULL) {
         (void)json_object_set_new(inputs, "data", json_string(flags->choice.name));
         (void)json_object_set_new(inputs, "examples", json_integer(flags->own.n_examples));
+        if (at->kind != &study_federated) { /* whose networks have had them always */
+            (void)json_object_set_new(inputs, "outputs", json_integer(flags->own.n_classes));
+        }
+    }
+    if (flags->classes != 0) {
+        (void)json_object_set_new(inputs, "classes", json_integer(flags->classes));
     }
     if (flags->image != 0) {
         (void)json_object_set_new(inputs, "side", json_integer(flags->image));

@@ -54,6 +54,7 @@ typedef struct study_data {
     bool is_synthetic;
     bool has_shape; /* else its examples take the shape of any model */
     dunlin_shape shape;
+    int32_t n_classes;
     int64_t n_examples;        /* for training */
     int64_t n_natural_clients; /* 0: none are known */
 } study_data;
@@ -78,7 +79,8 @@ typedef struct study_flags {
     bool has_out;
     uint64_t seed;
     int64_t n_threads, steps, n_seeds;
-    int64_t image; /* 0: each study's own, or the data set's */
+    int64_t image;   /* 0: each study's own, or the data set's */
+    int64_t classes; /* outputs of each network; 0: as many as --dataset has, or the study's own */
     double target;
     double max_minutes, max_processor_minutes;      /* 0: no limit */
     double swap_write_mb_per_s, swap_read_mb_per_s; /* 0: the trainer's own */
@@ -230,7 +232,8 @@ void row_set_real(json_t *row, const char *column, double number);
 /* A network of a study, opened once. */
 typedef struct study_subject {
     const char *name; /* of the zoo, or the path of an ONNX file */
-    int32_t image;    /* 0: of no images */
+    int32_t image;    /* as asked for; 0: of no images, or the network's own */
+    int32_t side;     /* of the images that it takes; 0: it takes none, or they are not square */
     int32_t channels; /* 0: the network's own */
     int32_t classes;  /* the same */
     dunlin_model *model;
@@ -252,10 +255,14 @@ bool study_is_file(const char *model);
 dunlin_status study_open_file(const study_flags *flags, const char *path,
                               const dunlin_zoo_options *sizes, dunlin_model **out_model,
                               dunlin_error *error);
+/* Side of the images of a subject, as the tables have it: 0 where none was asked for. */
+int32_t study_image_side(const study_subject *subject);
 /* Some layer takes statistics of its batch. */
 bool study_has_batch_norm(const study_subject *subject);
-/* The data set that a network is trained on where none is named. */
+/* The data set that a network is trained on where none is named; NULL: none of the folder's fits
+ * it, as study_tell_no_data() says. */
 const char *study_default_dataset(const study_flags *flags, const char *model);
+void study_tell_no_data(study *at, const char *model);
 /* What is held out of a data set's training split, by --validation, else a tenth; whole writers or
  * users where they are known. */
 dunlin_validation study_validation(const study_flags *flags, const char *dataset);

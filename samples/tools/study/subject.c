@@ -133,6 +133,55 @@ static bool measure(study *at, study_subject *subject)
     return true;
 }
 
+/* Height of the images that a network takes, if they are square; else 0. */
+static int32_t taken_side(const dunlin_model *model)
+{
+    const dunlin_shape shape = dunlin_model_input_shape(model);
+    const bool is_square = shape.n_dims == 3 && shape.dims[1] == shape.dims[2];
+    return is_square && shape.dims[1] > 1 ? (int32_t)shape.dims[1] : 0;
+}
+
+/* Outputs, and for a network that is trained on a text the tokens that it reads. */
+static void fill_classes(const study_flags *flags, const char *model, bool is_trained,
+                         dunlin_zoo_options *options)
+{
+    const data_choice own = {.name = study_default_dataset(flags, model)};
+    const bool reads_text = own.name != NULL && data_is_text(&own);
+    if (flags->dataset == NULL && is_trained && reads_text) {
+        options->classes = 0;
+        data_fill_zoo(&own, model, options);
+    }
+    if (options->classes == 0 && flags->dataset != NULL && flags->own.has_shape &&
+        !study_is_file(model)) {
+        options->classes = flags->own.n_classes;
+    }
+    options->classes = flags->classes != 0 ? (int32_t)flags->classes : options->classes;
+}
+
+/* Of a network whose windows do not fit into the images of the study or the data set, the least
+ * larger size that they fit into; the size of --image stands. */
+static dunlin_status open_large_enough(const study_flags *flags, const char *model,
+                                       const dunlin_zoo_options *options, dunlin_model **out_model,
+                                       dunlin_error *error)
+{
+    static const int32_t sizes[] = {64, 96, 128, 224};
+    dunlin_status status = dunlin_model_from_zoo(model, options, NULL, out_model, error);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && status != DUNLIN_OK; i++) {
+        dunlin_zoo_options larger = *options;
+        dunlin_error ignored = {0};
+        larger.image = sizes[i];
+        if (flags->image == 0 && options->image > 1 && sizes[i] > options->image) {
+            status = dunlin_model_from_zoo(model, &larger, NULL, out_model, &ignored);
+        }
+    }
+    return status;
+}
+
+int32_t study_image_side(const study_subject *subject)
+{
+    return subject->image > 1 && subject->side > 0 ? subject->side : subject->image;
+}
+
 const study_subject *study_open_subject(study *at, const char *model, int32_t image,
                                         int32_t channels, int32_t classes)
 {
@@ -165,15 +214,16 @@ const study_subject *study_open_subject(study *at, const char *model, int32_t im
     if (flags->dataset != NULL) {
         data_fill_zoo(&flags->choice, model, &options);
     }
+    fill_classes(flags, model, classes > 0, &options);
     const dunlin_status status =
-        study_is_file(model)
-            ? study_open_file(flags, model, &options, &subject->model, &error)
-            : dunlin_model_from_zoo(model, &options, NULL, &subject->model, &error);
+        study_is_file(model) ? study_open_file(flags, model, &options, &subject->model, &error)
+                             : open_large_enough(flags, model, &options, &subject->model, &error);
     if (status != DUNLIN_OK) {
         study_fail_with(at, model, &error);
         return NULL;
     }
     n_subjects++;
+    subject->side = taken_side(subject->model);
     if (!measure(at, subject)) {
         return NULL;
     }

@@ -47,7 +47,7 @@ static void add_row(study *at, const study_subject *subject, uint64_t budget_byt
     const dunlin_trainer_report *report = &steps->report;
     json_t *row = json_object();
     row_set_text(row, "model", subject->name);
-    row_set_int(row, "image", subject->image);
+    row_set_int(row, "image", study_image_side(subject));
     row_set_int(row, "budget_bytes", (int64_t)budget_bytes);
     row_set_int(row, "batch", batch);
     row_set_text(row, "policy", policy_name(policy));
