@@ -252,6 +252,8 @@ static bool make_op(dunlin_emit *emit, const dunlin_emit_op *from, dunlin_step_o
                                .accesses = accesses,
                                .n_accesses = from->n_accesses,
                                .is_backward = emit->is_backward,
+                               .reads_halves = from->reads_halves,
+                               .writes_halves = from->writes_halves,
                                .flops_per_sample = from->flops_per_sample,
                                .reduce_flops_per_sample = from->reduce_flops_per_sample,
                                .flops_fixed = from->flops_fixed};

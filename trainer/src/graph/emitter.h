@@ -79,6 +79,7 @@ typedef struct dunlin_emit_op {
     size_t params_bytes;
     const dunlin_mem_access *accesses;
     uint32_t n_accesses;
+    bool reads_halves, writes_halves; /* as dunlin_step_op */
     double flops_per_sample;
     double reduce_flops_per_sample; /* of them, those of the reduce part alone */
     double flops_fixed;

@@ -6,6 +6,8 @@
  */
 #include "fused.h"
 
+#include "narrow.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -74,6 +76,8 @@ dunlin_view dunlin__view_at(const dunlin_kernel_call *call, const dunlin_view_re
         .plus_scale = vector(call, ref->plus_affine, 0),
         .plus_shift = vector(call, ref->plus_affine, ref->channels),
         .is_rounded = ref->is_rounded,
+        .is_half = dunlin__narrow_is_placed(call, ref->x),
+        .is_plus_half = dunlin__narrow_is_placed(call, ref->plus),
     };
 }
 
@@ -88,6 +92,7 @@ dunlin_stat dunlin__stat_at(const dunlin_kernel_call *call, const dunlin_stat_re
         .raw_pitch = ref->raw_pitch,
         .about = vector(call, ref->about, ref->about_offset),
         .sums = sums,
+        .is_raw_half = dunlin__narrow_is_placed(call, ref->raw),
     };
 }
 
@@ -101,6 +106,8 @@ dunlin_grad dunlin__grad_at(const dunlin_kernel_call *call, const dunlin_grad_re
         .raw_pitch = ref->raw_pitch,
         .slope = vector(call, ref->coef, ref->coef_offset),
         .offset = vector(call, ref->coef, ref->coef_width + ref->coef_offset),
+        .is_half = dunlin__narrow_is_placed(call, ref->g),
+        .is_raw_half = dunlin__narrow_is_placed(call, ref->raw),
     };
 }
 
@@ -122,6 +129,10 @@ dunlin_epilogue dunlin__epilogue_at(const dunlin_kernel_call *call, const dunlin
         .plus_scale = mask.plus_scale,
         .plus_shift = mask.plus_shift,
         .is_plus_rounded = mask.is_rounded,
+        .is_addend_half = dunlin__narrow_is_placed(call, ref->addend),
+        .is_mask_half = mask.is_half,
+        .is_plus_half = mask.is_plus_half,
+        .is_out_half = dunlin__narrow_is_placed(call, ref->out),
         .mask_fn = mask.fn,
         .low = mask.low,
         .high = mask.high,

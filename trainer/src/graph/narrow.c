@@ -45,11 +45,28 @@ static bool is_first_access(const dunlin_step_op *op, uint32_t index)
     return true;
 }
 
+/* The op's kernel takes it in bfloat16 where it lies. */
+static bool is_placed(const dunlin_step_graph *graph, const dunlin_step_op *op, uint32_t tensor)
+{
+    bool is_taken = !dunlin__narrow_is_scaled(&graph->tensors[tensor]);
+    for (uint32_t i = 0; is_taken && i < op->n_accesses; i++) {
+        const bool is_read = op->accesses[i].mode == DUNLIN_MEM_READ;
+        is_taken =
+            op->accesses[i].tensor != tensor || (is_read ? op->reads_halves : op->writes_halves);
+    }
+    return is_taken;
+}
+
+bool dunlin__narrow_is_placed(const dunlin_kernel_call *call, int32_t operand)
+{
+    return operand >= 0 && call->places != NULL && call->places[operand] != NULL &&
+           call->places[operand]->floats == NULL;
+}
+
 static void count_tensor(const dunlin_step_tensor *tensor, dunlin_mem_mode mode,
                          dunlin_narrow *narrow)
 {
     const int64_t floats = line_floats(tensor->n_elements);
-    narrow->n++;
     narrow->sample_floats += floats;
     if (!dunlin__narrow_is_scaled(tensor)) {
         narrow->sample_halves += floats;
@@ -68,11 +85,19 @@ dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_ste
     }
     for (uint32_t i = 0; i < op->n_accesses - (op->has_guard ? 1 : 0); i++) {
         const dunlin_step_tensor *tensor = &graph->tensors[op->accesses[i].tensor];
-        if (dunlin__narrow_is(tensor) && is_first_access(op, i)) {
+        if (!dunlin__narrow_is(tensor) || !is_first_access(op, i)) {
+            continue;
+        }
+        narrow.n++;
+        if (is_placed(graph, op, op->accesses[i].tensor)) {
+            narrow.sample_placed += tensor->n_elements;
+        } else {
             count_tensor(tensor, (dunlin_mem_mode)op->accesses[i].mode, &narrow);
         }
     }
-    if (narrow.n > 0) {
+    if (narrow.n > 0 && narrow.sample_floats == 0) {
+        narrow.n_samples = INT64_MAX;
+    } else if (narrow.n > 0) {
         const int64_t batch = graph->batch > 0 ? graph->batch : USUAL_BATCH;
         const int64_t most = (batch + BATCH_PARTS - 1) / BATCH_PARTS;
         const int64_t fit = ROOM_BYTES / (narrow.sample_floats * (int64_t)sizeof(float));
@@ -83,7 +108,7 @@ dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_ste
 
 uint64_t dunlin__narrow_bytes(const dunlin_narrow *narrow)
 {
-    return narrow->n == 0
+    return narrow->sample_floats == 0
                ? 0
                : (uint64_t)narrow->n_samples * (uint64_t)narrow->sample_floats * sizeof(float);
 }
@@ -128,9 +153,10 @@ static void list_tensors(const dunlin_step_graph *graph, const dunlin_step_op *o
             k++;
         }
         if (k == out->n) {
+            const bool has_floats = !is_placed(graph, op, access->tensor);
             out->places[out->n++] = (dunlin_narrow_place){
-                .tensor = tensor, .bytes = call->operands[i], .floats = floats};
-            floats += narrow->n_samples * line_floats(tensor->n_elements);
+                .tensor = tensor, .bytes = call->operands[i], .floats = has_floats ? floats : NULL};
+            floats += has_floats ? narrow->n_samples * line_floats(tensor->n_elements) : 0;
         }
         dunlin_narrow_place *place = &out->places[k];
         place->is_read = place->is_read || access->mode != DUNLIN_MEM_WRITE;
@@ -151,7 +177,7 @@ static void place_piece(const dunlin_step_graph *graph, const dunlin_step_op *op
         places[i] = NULL;
         if (list->at[i] >= 0) {
             places[i] = &list->places[list->at[i]];
-            operands[i] = places[i]->floats;
+            operands[i] = places[i]->floats == NULL ? (void *)places[i]->bytes : places[i]->floats;
         } else if (base != NULL) {
             operands[i] = base + (uint64_t)first * sample_step(graph, op->accesses[i].tensor);
         }
@@ -221,19 +247,20 @@ dunlin_status dunlin__narrow_run(const dunlin_step_graph *graph, const dunlin_st
     void *operands[DUNLIN_STEP_MAX_ACCESSES];
     dunlin_narrow_place *places[DUNLIN_STEP_MAX_ACCESSES];
     list_tensors(graph, op, narrow, call, &list);
-    for (int64_t first = 0; first < call->n_samples; first += narrow->n_samples) {
+    const int64_t most = narrow->n_samples < call->n_samples ? narrow->n_samples : call->n_samples;
+    for (int64_t first = 0; first < call->n_samples; first += most) {
         const int64_t left = call->n_samples - first;
         dunlin_kernel_call piece = *call;
         piece.operands = operands;
         piece.places = places;
-        piece.n_samples = left < narrow->n_samples ? left : narrow->n_samples;
+        piece.n_samples = left < most ? left : most;
         piece.first_sample = call->first_sample + first;
         piece.is_first = call->is_first && first == 0;
         piece.workspace_bytes = call->workspace_bytes - (size_t)dunlin__narrow_bytes(narrow);
         place_piece(graph, op, call, first, &list, operands, places);
         for (uint32_t k = 0; k < list.n; k++) {
-            list.places[k].is_stored = !list.places[k].is_written;
-            if (list.places[k].is_read) {
+            list.places[k].is_stored = !list.places[k].is_written || list.places[k].floats == NULL;
+            if (list.places[k].is_read && list.places[k].floats != NULL) {
                 load_piece(&piece, &list.places[k]);
             }
         }

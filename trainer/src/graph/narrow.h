@@ -1,6 +1,7 @@
 /*
  * narrow.h - ops that read or write tensors in bfloat16 or in int8 with scales: they run on some
- * samples at a time, for which these tensors lie as floats in the op's workspace.
+ * samples at a time, for which these tensors lie as floats in the op's workspace. What a kernel can
+ * take where it lies (reads_halves, writes_halves of dunlin_step_op) has no floats there.
  *
  * Cutting a slice changes no bit (kernels.h), so neither does it here.
  */
@@ -15,6 +16,7 @@ typedef struct dunlin_narrow {
     int64_t n_samples;     /* at a time, at most */
     int64_t sample_floats; /* of these tensors, for one sample, each from a line of 64 bytes on */
     int64_t sample_halves; /* of them, those in bfloat16 */
+    int64_t sample_placed; /* beside them, elements that the kernel takes where they lie */
     int64_t sample_loads, sample_stores; /* of int8 that is read, and that is written */
 } dunlin_narrow;
 
@@ -22,7 +24,7 @@ typedef struct dunlin_narrow {
 struct dunlin_narrow_place {
     const dunlin_step_tensor *tensor;
     unsigned char *bytes; /* in the arena, of the piece's first sample */
-    float *floats;
+    float *floats;        /* NULL: the kernel takes the bytes */
     bool is_read, is_written;
     bool is_stored; /* who has stored the piece's floats says so; else they are afterwards */
 };
@@ -34,6 +36,9 @@ static inline bool dunlin__narrow_is_scaled(const dunlin_step_tensor *tensor)
 {
     return tensor->scaled_channels > 0;
 }
+
+/* The operand is bfloat16 that the kernel takes where it lies; -1: none. */
+bool dunlin__narrow_is_placed(const dunlin_kernel_call *call, int32_t operand);
 
 /* Of an op of `graph`; ops that swap move bytes, and have none. */
 dunlin_narrow dunlin__narrow_of(const dunlin_step_graph *graph, const dunlin_step_op *op);

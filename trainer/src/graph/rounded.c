@@ -77,7 +77,7 @@ uint64_t dunlin__late_workspace(const dunlin_kernels *kernels, const dunlin_late
 dunlin_late_sums dunlin__epilogue_hold(const dunlin_epilogue_ref *ref, dunlin_epilogue *epilogue)
 {
     dunlin_late_sums late = {.n = 0};
-    if (ref->is_rounded) {
+    if (ref->is_rounded && !epilogue->is_out_half) {
         late.n = epilogue->n_stats;
         for (uint32_t i = 0; i < late.n; i++) {
             late.stats[i] = epilogue->stats[i];

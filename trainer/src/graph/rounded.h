@@ -40,7 +40,7 @@ typedef struct dunlin_late_room {
 uint64_t dunlin__late_workspace(const dunlin_kernels *kernels, const dunlin_late_room *room,
                                 uint64_t *sample_bytes);
 
-/* Takes a sink's sums out of it, if its tensor is rounded. */
+/* Takes a sink's sums out of it, if its tensor is rounded and the kernel does not do it. */
 dunlin_late_sums dunlin__epilogue_hold(const dunlin_epilogue_ref *ref, dunlin_epilogue *epilogue);
 /* Rounds and stores what the sink holds, and takes the sums of that; without sums nothing. */
 void dunlin__epilogue_finish(const dunlin_kernel_call *call, const dunlin_epilogue_ref *ref,

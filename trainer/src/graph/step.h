@@ -146,6 +146,8 @@ struct dunlin_step_op {
     uint32_t n_accesses;
     bool has_guard; /* the last access reads nothing: it is there for what it keeps in order */
     bool is_backward;
+    bool reads_halves;       /* its kernel reads bfloat16 where it lies, if the op only reads it */
+    bool writes_halves;      /* and writes it */
     double flops_per_sample; /* for the roofline cost; 0: bytes only */
     double reduce_flops_per_sample;
     double flops_fixed;

@@ -4,7 +4,7 @@
 
 set(kernel_sources
     gemm/gemm.c gemm/matmul_kernel.c gemm/ordered_sum.c gemm/pack.c
-    epilogue/activation.c epilogue/close.c epilogue/merge.c epilogue/row_load.c epilogue/sink.c
+    epilogue/activation.c epilogue/close.c epilogue/merge.c epilogue/row_load.c epilogue/sink.c epilogue/stat_rows.c
     elementwise/bf16_kernel.c elementwise/broadcast.c elementwise/elementwise.c elementwise/input_convert.c elementwise/softmax_kernel.c
     elementwise/prelu_kernel.c elementwise/scaled_kernel.c elementwise/unary_kernel.c
     norm/group_norm_kernel.c norm/layer_norm_kernel.c norm/norm.c norm/norm_grad.c norm/response_norm_kernel.c

@@ -3,6 +3,7 @@
  */
 #include "fused_data.h"
 
+#include "fused_halves.h"
 #include "random.h"
 #include "view_double.h"
 
@@ -291,13 +292,20 @@ static void set_backward(const fused_data *d, fused_results *r, int64_t first,
 }
 
 static void run_call(const dunlin_kernels *kernels, const fused_data *d, bool is_forward,
-                     dunlin_fused_call *call)
+                     const dunlin_fused_call *given)
 {
+    dunlin_fused_call copy = *given;
+    dunlin_fused_call *call = &copy;
+    fused_halves halves;
+    if (d->reads_halves) {
+        fused_halves_open(d, call, &halves);
+    }
     size_t n_threads = dunlin__threads_count(call->threads);
     uint64_t sample_bytes = 0;
     uint32_t uses = d->uses;
     uses &= is_forward ? ~(uint32_t)(DUNLIN_FUSED_INPUT_GRAD | DUNLIN_FUSED_WEIGHT_GRAD)
                        : ~(uint32_t)DUNLIN_FUSED_FORWARD;
+    uses |= d->reads_halves ? DUNLIN_FUSED_VIEW | DUNLIN_FUSED_GRAD : 0;
     uint64_t bytes = kernels->fused_workspace_bytes(&d->conv.shape, uses, n_threads, &sample_bytes);
     bytes += sample_bytes * (uint64_t)call->n_samples;
     float *workspace = buffer_new((int64_t)((bytes + 3) / 4));
@@ -309,6 +317,9 @@ static void run_call(const dunlin_kernels *kernels, const fused_data *d, bool is
     }
     cr_assert(buffer_is_intact(workspace), "%s: wrote outside its workspace", kernels->isa);
     buffer_free(workspace);
+    if (d->reads_halves) {
+        fused_halves_close(call, &halves);
+    }
 }
 
 void fused_run(const dunlin_kernels *kernels, const fused_data *d, int64_t slice,

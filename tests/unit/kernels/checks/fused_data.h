@@ -24,6 +24,7 @@ typedef struct fused_choice {
 typedef struct fused_data {
     conv_data conv;
     fused_choice choice;
+    bool reads_halves, stores_halves; /* in bfloat16: all that is read, and dx (fused_halves.h) */
     uint32_t uses;
     int64_t n_in, n_out; /* pixels of all samples */
     int64_t pitch[8];

@@ -51,6 +51,9 @@ typedef struct dunlin_conv_call {
  * raw output of a convolution becomes the activation while it is loaded, a gradient how what lies
  * in memory becomes the gradient of the raw output, a sink what is done to a gradient when it is
  * stored.
+ *
+ * A tensor marked `half` holds bfloat16, whatever the pointer's type, and is widened as it is
+ * loaded; pitches stay in elements. Only calls of convolutions and dense layers take these.
  */
 
 /* An activation: fn(x * scale + shift) of each channel, or clip(x * scale + shift + plus) of a
@@ -66,6 +69,7 @@ typedef struct dunlin_view {
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
     bool is_rounded; /* with plus: the sum is rounded to bfloat16 after its clip */
+    bool is_half, is_plus_half;
 } dunlin_view;
 
 /* A gradient of a raw output: g * factor + raw * slope + offset of each channel. */
@@ -76,6 +80,7 @@ typedef struct dunlin_grad {
     const float *raw;    /* NULL: the last two terms are zero */
     int64_t raw_pitch;
     const float *slope, *offset;
+    bool is_half, is_raw_half;
 } dunlin_grad;
 
 /*
@@ -88,7 +93,8 @@ typedef struct dunlin_stat {
     const float *raw; /* forward: NULL, it is what the call writes */
     int64_t raw_pitch;
     const float *about;
-    double *sums; /* 2 x channels */
+    double *sums;     /* 2 x channels */
+    bool is_raw_half; /* backward */
 } dunlin_stat;
 
 #define DUNLIN_EPILOGUE_MAX_STATS 2
@@ -115,7 +121,9 @@ typedef struct dunlin_epilogue {
     int64_t plus_pitch;
     const float *plus_scale, *plus_shift; /* NULL: plus as it lies */
     bool is_plus_rounded;                 /* as is_rounded of a view */
-    dunlin_view_fn mask_fn;               /* no clip only with mask_scale and without plus */
+    bool is_addend_half, is_mask_half, is_plus_half;
+    bool is_out_half; /* t is what is stored, rounded to bfloat16 before sums are taken of it */
+    dunlin_view_fn mask_fn; /* no clip only with mask_scale and without plus */
     float low, high;
     const float *factor; /* NULL: 1; never with is_direct */
     uint32_t n_stats;

@@ -131,7 +131,7 @@ void K(few_channel_find_offsets)(few_channel_job *job)
 
 static bool source_is_plain(strip_source source)
 {
-    return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
+    return source.view != NULL ? view_is_as_it_lies(source.view) : grad_is_plain(source.grad);
 }
 
 void K(few_channel_write_pixels)(strip_source source, const load_rows *rows, float *to,

@@ -52,8 +52,8 @@ static void write_x(strip_layout *layout, const grad_block *block, float *strip,
 static bool x_is_direct(const grad_job *job)
 {
     const dunlin_view *x = &job->call->x;
-    return job->view.h.n_taps * job->view.w.n_taps == 1 && x->scale == NULL && x->plus == NULL &&
-           x->pitch % PAGE_FLOATS != 0 && K(view_is_inside)(&job->view);
+    return job->view.h.n_taps * job->view.w.n_taps == 1 && view_is_as_it_lies(x) &&
+           x->plus == NULL && x->pitch % PAGE_FLOATS != 0 && K(view_is_inside)(&job->view);
 }
 
 static void direct_x(const grad_job *job, const grad_part *part, const grad_block *block,

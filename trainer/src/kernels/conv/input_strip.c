@@ -60,7 +60,7 @@ bool K(view_is_direct)(const conv_view *view)
 
 static bool source_is_plain(strip_source source)
 {
-    return source.view != NULL ? source.view->scale == NULL : grad_is_plain(source.grad);
+    return source.view != NULL ? view_is_as_it_lies(source.view) : grad_is_plain(source.grad);
 }
 
 static const float *source_base(strip_source source)

@@ -163,8 +163,10 @@ static inline void prefetch_pixels(prefetch_list *prefetch, strip_source source,
                                    int64_t pixel, int64_t n)
 {
     if (source.view != NULL) {
-        prefetch_rows(prefetch, source.view->x, source.view->pitch, channels, pixel, n);
-        prefetch_rows(prefetch, source.view->plus, source.view->plus_pitch, channels, pixel, n);
+        const dunlin_view *view = source.view;
+        prefetch_stored(prefetch, view->x, view->is_half, view->pitch, channels, pixel, n);
+        prefetch_stored(prefetch, view->plus, view->is_plus_half, view->plus_pitch, channels, pixel,
+                        n);
     } else if (source.grad != NULL) {
         prefetch_grad(prefetch, source.grad, channels, pixel, n);
     }

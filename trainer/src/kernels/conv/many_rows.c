@@ -56,7 +56,8 @@ static bool is_sum(const dunlin_conv_shape *shape, const dunlin_epilogue *epilog
 {
     conv_view view;
     dunlin__view_forward(shape, &view);
-    return !fused_grads_may_be_for(&view) && epilogue->addend != NULL && epilogue->mask == NULL &&
+    return !fused_grads_may_be_for(&view) && epilogue->addend != NULL &&
+           !epilogue->is_addend_half && !epilogue->is_out_half && epilogue->mask == NULL &&
            epilogue->factor == NULL && epilogue->n_stats == 0;
 }
 
@@ -189,7 +190,8 @@ bool K(dense_run)(const map_pass *pass)
 {
     const dunlin_conv_shape *shape = pass->shape;
     const strip_source from = pass->source;
-    const bool is_plain = from.view != NULL ? from.view->scale == NULL : grad_is_plain(from.grad);
+    const bool is_plain =
+        from.view != NULL ? view_is_as_it_lies(from.view) : grad_is_plain(from.grad);
     if (!is_plain || pass->stat != NULL || !is_for(shape) ||
         (pass->epilogue != NULL && !is_sum(shape, pass->epilogue))) {
         return false;

@@ -9,14 +9,16 @@
 
 #include "kernels/parallel/tasks.h"
 #include "kernels/simd/prefetch.h"
+#include "kernels/simd/stored.h"
 
 #define GROUP_LINES 4 /* of a pixel that are asked for together */
 
-/* A tensor's floats at the chunk's first row and column, which may lie outside. */
+/* A tensor at the chunk's first row and column, which may lie outside. */
 typedef struct back_plane {
     const float *at;
-    int64_t row, pixel; /* steps */
+    int64_t row, pixel; /* steps, in elements */
     int64_t chunk;      /* to the next chunk */
+    bool is_half;       /* it holds bfloat16 */
 } back_plane;
 
 /*
@@ -59,32 +61,39 @@ typedef struct back_prefetches {
     int64_t row, pixel;
     int64_t lines;      /* of a pixel */
     int64_t step, left; /* pixels: of a step, of the share and what follows it */
-    bool is_near;
+    bool is_half, is_near;
 } back_prefetches;
 
 ALWAYS_INLINE back_prefetches back_prefetches_of(const back_plane *plane, const float *at,
                                                  const back_soon *soon, int64_t n_steps, int64_t n)
 {
-    back_prefetches prefetches = {
-        .row = plane->row, .pixel = plane->pixel, .lines = soon->lines, .is_near = soon->is_near};
+    back_prefetches prefetches = {.row = plane->row,
+                                  .pixel = plane->pixel,
+                                  .lines = soon->lines,
+                                  .is_half = plane->is_half,
+                                  .is_near = soon->is_near};
     prefetches.step = ceil_div(n, n_steps * soon->n_shares);
     const int64_t first = soon->share * n_steps * prefetches.step;
     prefetches.left = soon->share < soon->n_shares ? n - first : 0;
-    prefetches.at = at + soon->channel + (soon->is_here ? 0 : plane->chunk) + first * plane->pixel;
+    prefetches.at =
+        stored_at(at, soon->channel + (soon->is_here ? 0 : plane->chunk) + first * plane->pixel,
+                  plane->is_half);
     return prefetches;
 }
 
 /* The pixel's line. */
 ALWAYS_INLINE void back_ask_line(const back_prefetches *prefetches, const float *at, int64_t line)
 {
-    prefetch_line((const char *)(at + line * LINE_FLOATS), prefetches->is_near);
+    at = stored_at(at, line * LINE_FLOATS, prefetches->is_half);
+    prefetch_line((const char *)at, prefetches->is_near);
 }
 
 /* Step t of row r. */
 ALWAYS_INLINE void back_ask(const back_prefetches *prefetches, int64_t r, int64_t t)
 {
     const float *at =
-        prefetches->at + r * prefetches->row + t * prefetches->step * prefetches->pixel;
+        stored_at(prefetches->at, r * prefetches->row + t * prefetches->step * prefetches->pixel,
+                  prefetches->is_half);
     for (int64_t i = min_i64(prefetches->step, prefetches->left - t * prefetches->step); i > 0;
          i--) {
         back_ask_line(prefetches, at, 0);
@@ -97,7 +106,7 @@ ALWAYS_INLINE void back_ask(const back_prefetches *prefetches, int64_t r, int64_
              line < prefetches->lines; line++) {
             back_ask_line(prefetches, at, line);
         }
-        at += prefetches->pixel;
+        at = stored_at(at, prefetches->pixel, prefetches->is_half);
     }
 }
 

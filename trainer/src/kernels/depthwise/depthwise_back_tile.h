@@ -26,7 +26,9 @@ typedef struct back_form {
     int stride;
     bool has_x, is_stored, is_direct, has_addend, has_mask, is_scaled, has_factor;
     uint32_t n_stats;
-    bool is_raw_mask;            /* mask and the first statistic's raw are one tensor */
+    bool is_raw_mask; /* mask and the first statistic's raw are one tensor */
+    bool is_x_half, is_mask_half, is_addend_half, is_raw_half[DUNLIN_EPILOGUE_MAX_STATS];
+    bool is_out_half;
     bool has_values, has_slopes; /* of a function that is no clip: they are made tile by tile */
 } back_form;
 
@@ -67,9 +69,9 @@ typedef struct back_active {
     float slopes[CHUNK_ROWS * BACK_PIXELS * VEC];
 } back_active;
 
-/* The gradient's lines; zeros outside the image. */
-static __attribute__((noinline)) void back_make(const back_chunk *chunk, const back_soon *soon,
-                                                int64_t c)
+/* The gradient's lines; zeros outside the image. What is read holds bfloat16, or not. */
+ALWAYS_INLINE void back_lines(const back_chunk *chunk, const back_soon *soon, int64_t c,
+                              bool is_half, bool is_raw_half)
 {
     const vfloat factor = vload(chunk->factor + c);
     const vfloat slope = vload(chunk->slope + c);
@@ -81,33 +83,53 @@ static __attribute__((noinline)) void back_make(const back_chunk *chunk, const b
     const int64_t n = chunk->n_g;
     const int64_t n_steps = max_i64(1, ceil_div(end - first, BACK_PIXELS));
     const int64_t n_soon = soon->is_here ? end - first : chunk->next_g;
-    const back_prefetches g_prefetches =
-        back_prefetches_of(&chunk->g, chunk->g.at + first * g_pixel, soon, n_steps, n_soon);
+    const back_prefetches g_prefetches = back_prefetches_of(
+        &chunk->g, stored_at(chunk->g.at, first * g_pixel, is_half), soon, n_steps, n_soon);
     const back_prefetches raw_prefetches =
-        back_prefetches_of(&chunk->raw, chunk->raw.at + first * raw_pixel, soon, n_steps, n_soon);
+        back_prefetches_of(&chunk->raw, stored_at(chunk->raw.at, first * raw_pixel, is_raw_half),
+                           soon, n_steps, n_soon);
     for (int64_t k = 0; k < chunk->n_g_rows; k++) {
         float *to = chunk->lines + k * CHUNK_COLUMNS * VEC;
         if (k < chunk->first_g_row || k >= chunk->end_g_row) {
             vclear(to, n * VEC);
             continue;
         }
-        const float *from = chunk->g.at + k * chunk->g.row + c;
-        const float *raw = chunk->raw.at + k * chunk->raw.row + c;
+        const float *from = stored_at(chunk->g.at, k * chunk->g.row + c + first * g_pixel, is_half);
+        const float *raw =
+            stored_at(chunk->raw.at, k * chunk->raw.row + c + first * raw_pixel, is_raw_half);
         vclear(to, first * VEC);
-        from += first * g_pixel;
-        raw += first * raw_pixel;
         for (int64_t q = first, t = 0; q < end; t++) {
             back_ask(&g_prefetches, k, t);
             back_ask(&raw_prefetches, k, t);
             for (int64_t i = min_i64(BACK_PIXELS, end - q); i > 0; i--, q++) {
-                const vfloat rest = vfma(vload(raw), slope, offset);
-                vstore(to + q * VEC, vfma(vload(from), factor, rest));
-                from += g_pixel;
-                raw += raw_pixel;
+                const vfloat rest = vfma(vload_stored(raw, VEC, is_raw_half), slope, offset);
+                vstore(to + q * VEC, vfma(vload_stored(from, VEC, is_half), factor, rest));
+                from = stored_at(from, g_pixel, is_half);
+                raw = stored_at(raw, raw_pixel, is_raw_half);
             }
         }
         vclear(to + end * VEC, (n - end) * VEC);
     }
+}
+
+static __attribute__((noinline)) void back_make(const back_chunk *chunk, const back_soon *soon,
+                                                int64_t c)
+{
+    if (!chunk->g.is_half && !chunk->raw.is_half) {
+        back_lines(chunk, soon, c, false, false);
+    } else if (chunk->g.is_half && chunk->raw.is_half) {
+        back_lines(chunk, soon, c, true, true);
+    } else {
+        back_lines(chunk, soon, c, chunk->g.is_half, chunk->raw.is_half);
+    }
+}
+
+/* One vector of a pixel of a plane. */
+ALWAYS_INLINE vfloat back_load(const back_plane *plane, bool is_half, int64_t r, int64_t p,
+                               int64_t c)
+{
+    const int64_t at = r * plane->row + p * plane->pixel + c;
+    return vload_stored(stored_at(plane->at, at, is_half), VEC, is_half);
 }
 
 /* Row i of the kernel, which meets a line of the gradient. */
@@ -138,25 +160,24 @@ ALWAYS_INLINE vfloat back_epilogue(const back_chunk *chunk, back_form form, back
     vfloat mask = vzero();
     vfloat addend = vzero();
     if (form.has_addend) {
-        addend =
-            vload(chunk->addend.at + r * chunk->addend.row + p * chunk->addend.pixel + state->c);
+        addend = back_load(&chunk->addend, form.is_addend_half, r, p, state->c);
     }
     if (form.is_direct && form.has_addend) {
         t += addend;
     }
     if (form.has_mask) {
-        mask = vload(chunk->mask.at + r * chunk->mask.row + p * chunk->mask.pixel + state->c);
+        mask = back_load(&chunk->mask, form.is_mask_half, r, p, state->c);
         const vfloat by = form.is_scaled ? vfma(mask, state->mask_scale, state->mask_shift) : mask;
         t = form.has_slopes ? t * slope : vmasked(t, by, vset1(chunk->low), vset1(chunk->high));
     }
+    t = form.is_out_half ? vround_bf16(t) : t;
     UNROLL
     for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         if (s < form.n_stats) {
-            const back_plane *plane = &chunk->stat_raw[s];
             const vfloat raw =
                 s == 0 && form.is_raw_mask
                     ? mask
-                    : vload(plane->at + r * plane->row + p * plane->pixel + state->c);
+                    : back_load(&chunk->stat_raw[s], form.is_raw_half[s], r, p, state->c);
             state->sums[2 * s] += t;
             state->sums[2 * s + 1] = vfma(t, raw - state->about[s], state->sums[2 * s + 1]);
         }
@@ -179,7 +200,6 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
     const int64_t r = place.r;
     const int64_t at = place.at;
     const bool is_inside = place.is_inside;
-    const float *from = chunk->x.at + r * chunk->x.row + at * chunk->x.pixel + state->c;
     if (form.has_x) {
         back_ask(&state->x_prefetches, r, at / BACK_PIXELS);
     }
@@ -194,7 +214,8 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
             x[p] = vload(active->values + (r * BACK_PIXELS + p) * VEC);
         } else if (form.has_x &&
                    (is_inside || (at + p >= chunk->first_pixel && at + p < chunk->end_pixel))) {
-            x[p] = vfma(vload(from + p * chunk->x.pixel), state->scale, state->shift);
+            x[p] = vfma(back_load(&chunk->x, form.is_x_half, r, at + p, state->c), state->scale,
+                        state->shift);
             x[p] = vclip(x[p], vset1(chunk->x_low), vset1(chunk->x_high));
         }
     }
@@ -210,7 +231,8 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
         back_taps(state, 2, 2, line + (r + chunk->parity) / 2 * pitch, x, dx);
         back_taps(state, 0, 2, line + ((r + chunk->parity) / 2 + 1) * pitch, x, dx);
     }
-    float *to = chunk->to + r * chunk->out.row + at * chunk->out.pixel + state->c;
+    float *to = stored_to(chunk->to, r * chunk->out.row + at * chunk->out.pixel + state->c,
+                          form.is_out_half);
     if (form.is_stored && !chunk->is_streamed) {
         back_ask(&state->out_prefetches, r, at / BACK_PIXELS);
     }
@@ -223,7 +245,8 @@ ALWAYS_INLINE void back_row(const back_chunk *chunk, back_form form, back_state 
             if (form.is_stored && chunk->is_streamed) {
                 vstream(to + p * chunk->out.pixel, t);
             } else if (form.is_stored) {
-                vstore(to + p * chunk->out.pixel, t);
+                vstore_stored(stored_to(to, p * chunk->out.pixel, form.is_out_half), t, VEC,
+                              form.is_out_half);
             }
         }
     }
@@ -246,7 +269,8 @@ static __attribute__((noinline)) void back_activate(const back_chunk *chunk, bac
     activation_block x = block;
     if (form.has_values) {
         x.fn = chunk->x_fn;
-        x.x = chunk->x.at + at * chunk->x.pixel + c;
+        x.is_half = form.is_x_half;
+        x.x = stored_at(chunk->x.at, at * chunk->x.pixel + c, x.is_half);
         x.row = chunk->x.row;
         x.pixel = chunk->x.pixel;
         x.scale = chunk->scale + c;
@@ -256,7 +280,8 @@ static __attribute__((noinline)) void back_activate(const back_chunk *chunk, bac
     activation_block mask = block;
     if (form.has_slopes) {
         mask.fn = chunk->mask_fn;
-        mask.x = chunk->mask.at + at * chunk->mask.pixel + c;
+        mask.is_half = form.is_mask_half;
+        mask.x = stored_at(chunk->mask.at, at * chunk->mask.pixel + c, mask.is_half);
         mask.row = chunk->mask.row;
         mask.pixel = chunk->mask.pixel;
         mask.scale = chunk->mask_scale + c;
@@ -349,9 +374,10 @@ ALWAYS_INLINE void back_vectors(const back_chunk *chunk, back_form form, int str
     }
 }
 
-/* Batch norm's view is both what is read and the usual sink. Forms are functions of
+/* Batch norm's view is both what is read and the usual sink, of floats, of bfloat16, or only into
+ * that. Forms are functions of
  * their own: together the compiler gives none of them the registers that it needs. */
-#define BACK_USUAL(name, its_stride, is_active)                                                    \
+#define BACK_USUAL(name, its_stride, is_active, is_half, is_rounded)                               \
     static __attribute__((noinline)) void name(const back_chunk *chunk)                            \
     {                                                                                              \
         const back_form usual = {.has_x = true,                                                    \
@@ -360,25 +386,41 @@ ALWAYS_INLINE void back_vectors(const back_chunk *chunk, back_form form, int str
                                  .is_scaled = true,                                                \
                                  .n_stats = 1,                                                     \
                                  .is_raw_mask = true,                                              \
+                                 .is_x_half = (is_half),                                           \
+                                 .is_mask_half = (is_half),                                        \
+                                 .is_raw_half = {(is_half), false},                                \
+                                 .is_out_half = (is_rounded),                                      \
                                  .has_values = (is_active),                                        \
                                  .has_slopes = (is_active)};                                       \
         back_vectors(chunk, usual, its_stride);                                                    \
     }
 
-BACK_USUAL(back_clip_1, 1, false)
-BACK_USUAL(back_clip_2, 2, false)
-BACK_USUAL(back_active_1, 1, true)
-BACK_USUAL(back_active_2, 2, true)
+BACK_USUAL(back_clip_1, 1, false, false, false)
+BACK_USUAL(back_clip_2, 2, false, false, false)
+BACK_USUAL(back_active_1, 1, true, false, false)
+BACK_USUAL(back_active_2, 2, true, false, false)
+BACK_USUAL(back_halves_1, 1, false, true, true)
+BACK_USUAL(back_halves_2, 2, false, true, true)
+BACK_USUAL(back_rounds_1, 1, false, false, true)
+BACK_USUAL(back_rounds_2, 2, false, false, true)
 
 /* All channels. */
 static void back_run(const back_chunk *chunk, const back_form *form)
 {
     const bool is_usual = form->has_x && form->is_stored && form->has_mask && form->is_scaled &&
                           form->n_stats == 1 && form->is_raw_mask && !form->has_addend &&
-                          !form->has_factor && form->has_values == form->has_slopes;
-    if (is_usual && !form->has_values) {
+                          !form->has_factor && form->has_values == form->has_slopes &&
+                          form->is_x_half == form->is_mask_half;
+    const bool is_float = !form->is_x_half && !form->is_out_half;
+    if (is_usual && form->is_out_half && !form->has_values) {
+        if (form->is_x_half) {
+            (form->stride == 1 ? back_halves_1 : back_halves_2)(chunk);
+        } else {
+            (form->stride == 1 ? back_rounds_1 : back_rounds_2)(chunk);
+        }
+    } else if (is_usual && is_float && !form->has_values) {
         (form->stride == 1 ? back_clip_1 : back_clip_2)(chunk);
-    } else if (is_usual) {
+    } else if (is_usual && is_float) {
         (form->stride == 1 ? back_active_1 : back_active_2)(chunk);
     } else if (form->stride == 1) {
         back_vectors(chunk, *form, 1);

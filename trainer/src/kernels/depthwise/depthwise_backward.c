@@ -164,11 +164,11 @@ static void look_prefetch(backward_worker *worker, const strip_unit *unit, int64
     *prefetch = (prefetch_list){.part = 0};
     if (min_i64((next + shape->pad_top) / shape->stride_h, shape->out_h - 1) >= next_g) {
         const int64_t from = (sample * shape->out_h + next_g) * shape->out_w;
-        prefetch_rows(prefetch, call->dy.g, call->dy.pitch, n, from, shape->out_w);
-        prefetch_rows(prefetch, call->dy.raw, call->dy.raw_pitch, n, from, shape->out_w);
+        prefetch_grad(prefetch, &call->dy, n, from, shape->out_w);
     }
-    prefetch_rows(prefetch, call->x.x, call->x.pitch, n, pixel, shape->in_w);
-    prefetch_rows(prefetch, call->dx.out, call->dx.pitch, n, pixel, shape->in_w);
+    prefetch_stored(prefetch, call->x.x, call->x.is_half, call->x.pitch, n, pixel, shape->in_w);
+    prefetch_stored(prefetch, call->dx.out, call->dx.is_out_half, call->dx.pitch, n, pixel,
+                    shape->in_w);
 }
 
 /* The sink is batch norm's view with an activation, and a part is whole vectors. */
@@ -178,6 +178,8 @@ static bool direct_is_for(const dunlin_fused_call *call)
     return call->shape->in_c % VEC == 0 && epilogue->out != NULL && epilogue->addend == NULL &&
            epilogue->factor == NULL && epilogue->mask != NULL && epilogue->mask_scale != NULL &&
            epilogue->n_stats == 1 && epilogue->stats[0].raw == epilogue->mask &&
+           !epilogue->is_mask_half && !epilogue->is_out_half &&
+           (call->dw == NULL || !call->x.is_half) &&
            epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
 }
 

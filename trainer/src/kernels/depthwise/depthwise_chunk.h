@@ -11,13 +11,16 @@
 #include <math.h>
 
 /* A tensor's first row and column; NULL: zeros. */
-static inline back_plane plane_of(const backward_worker *worker, const float *base, int64_t pitch,
-                                  int64_t row_pixels, int64_t pixel)
+static inline back_plane plane_of(const backward_worker *worker, const float *base, bool is_half,
+                                  int64_t pitch, int64_t row_pixels, int64_t pixel)
 {
     if (base == NULL) {
         return (back_plane){.at = worker->ring.zeros};
     }
-    return (back_plane){.at = base + pixel * pitch, .row = row_pixels * pitch, .pixel = pitch};
+    return (back_plane){.at = stored_at(base, pixel * pitch, is_half),
+                        .row = row_pixels * pitch,
+                        .pixel = pitch,
+                        .is_half = is_half};
 }
 
 static inline const float *or_else(const float *values, const strip_unit *unit,
@@ -44,7 +47,14 @@ static inline back_form form_of(const dunlin_fused_call *call)
         form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
                            epilogue->stats[0].raw == epilogue->mask &&
                            epilogue->stats[0].raw_pitch == epilogue->mask_pitch;
+        form.is_mask_half = epilogue->is_mask_half;
+        form.is_addend_half = epilogue->is_addend_half;
+        form.is_out_half = epilogue->is_out_half;
+        for (uint32_t s = 0; s < epilogue->n_stats; s++) {
+            form.is_raw_half[s] = epilogue->stats[s].is_raw_half;
+        }
     }
+    form.is_x_half = form.has_x && call->x.is_half;
     return form;
 }
 
@@ -90,31 +100,39 @@ static inline back_chunk band_of(backward_worker *worker, const strip_unit *unit
                        .low = epilogue->low,
                        .high = epilogue->high,
                        .is_streamed = worker->job->is_streamed};
-    band.g = plane_of(worker, call->dy.g, call->dy.pitch, shape->out_w, g_at);
-    band.raw = plane_of(worker, call->dy.raw, call->dy.raw_pitch, shape->out_w, g_at);
-    band.x = plane_of(worker, call->dw == NULL ? NULL : call->x.x, call->x.pitch, shape->in_w, at);
-    band.mask = plane_of(worker, epilogue->mask, epilogue->mask_pitch, shape->in_w, at);
-    band.addend = plane_of(worker, epilogue->addend, epilogue->addend_pitch, shape->in_w, at);
-    band.out = plane_of(worker, epilogue->out, epilogue->pitch, shape->in_w, at);
-    band.to =
-        epilogue->out == NULL ? worker->sums : epilogue->out + at * epilogue->pitch + unit->channel;
+    band.g = plane_of(worker, call->dy.g, call->dy.is_half, call->dy.pitch, shape->out_w, g_at);
+    band.raw = plane_of(worker, call->dy.raw, call->dy.is_raw_half, call->dy.raw_pitch,
+                        shape->out_w, g_at);
+    band.x = plane_of(worker, call->dw == NULL ? NULL : call->x.x, call->x.is_half, call->x.pitch,
+                      shape->in_w, at);
+    band.mask = plane_of(worker, epilogue->mask, epilogue->is_mask_half, epilogue->mask_pitch,
+                         shape->in_w, at);
+    band.addend = plane_of(worker, epilogue->addend, epilogue->is_addend_half,
+                           epilogue->addend_pitch, shape->in_w, at);
+    band.out =
+        plane_of(worker, epilogue->out, epilogue->is_out_half, epilogue->pitch, shape->in_w, at);
+    band.to = epilogue->out == NULL ? worker->sums
+                                    : stored_to(epilogue->out, at * epilogue->pitch + unit->channel,
+                                                epilogue->is_out_half);
     for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
         const bool is_there = s < epilogue->n_stats;
         band.about[s] = is_there ? epilogue->stats[s].about + unit->channel : zeros;
         band.stat_raw[s] = plane_of(worker, is_there ? epilogue->stats[s].raw : NULL,
+                                    is_there && epilogue->stats[s].is_raw_half,
                                     is_there ? epilogue->stats[s].raw_pitch : 0, shape->in_w, at);
     }
     back_plane *planes[] = {&band.g,      &band.raw,         &band.x,          &band.mask,
                             &band.addend, &band.stat_raw[0], &band.stat_raw[1]};
     for (size_t i = 0; i < sizeof planes / sizeof planes[0]; i++) {
-        planes[i]->at += planes[i]->pixel == 0 ? 0 : unit->channel;
+        planes[i]->at =
+            stored_at(planes[i]->at, planes[i]->pixel == 0 ? 0 : unit->channel, planes[i]->is_half);
     }
     return band;
 }
 
 static inline void plane_move(back_plane *plane, int64_t pixels, int64_t next, int64_t rows)
 {
-    plane->at += pixels * plane->pixel;
+    plane->at = stored_at(plane->at, pixels * plane->pixel, plane->is_half);
     plane->chunk = next * plane->pixel + rows * plane->row;
 }
 
@@ -140,7 +158,7 @@ static inline back_chunk chunk_at(const backward_worker *worker, const back_chun
     plane_move(&chunk.addend, x, next, rows);
     plane_move(&chunk.stat_raw[0], x, next, rows);
     plane_move(&chunk.stat_raw[1], x, next, rows);
-    chunk.to += x * chunk.out.pixel;
+    chunk.to = stored_to(chunk.to, x * chunk.out.pixel, chunk.out.is_half);
     plane_move(&chunk.out, 0, next, rows);
     return chunk;
 }

@@ -212,8 +212,8 @@ static void look_prefetch(forward_worker *worker, const strip_unit *unit, int64_
     if (worker->job->is_large && t + 1 < shape->out_h) {
         const int64_t n = unit->n_channels;
         const int64_t lines = min_i64(shape->stride_h, shape->in_h - next_x);
-        prefetch_rows(&worker->prefetch, call->x.x, call->x.pitch, n,
-                      (sample * shape->in_h + next_x) * shape->in_w, lines * shape->in_w);
+        prefetch_stored(&worker->prefetch, call->x.x, call->x.is_half, call->x.pitch, n,
+                        (sample * shape->in_h + next_x) * shape->in_w, lines * shape->in_w);
         prefetch_rows(&worker->prefetch, call->y, call->y_pitch, n,
                       (sample * shape->out_h + t + 1) * shape->out_w, shape->out_w);
     }
@@ -283,9 +283,11 @@ static band_tile tile_of(const forward_worker *worker, const strip_unit *unit, i
                       .high = is_clipped ? call->x.high : INFINITY,
                       .y_low = call->low,
                       .y_high = call->high,
+                      .is_half = call->x.is_half,
                       .is_streamed = worker->job->is_streamed,
                       .is_near = prefetch_is_near_for_tiles()};
-    tile.x = call->x.x + (sample * shape->in_h + top) * tile.x_row + unit->channel;
+    tile.x = stored_at(call->x.x, (sample * shape->in_h + top) * tile.x_row + unit->channel,
+                       tile.is_half);
     tile.y = call->y + (sample * shape->out_h + t) * tile.y_row + unit->channel;
     return tile;
 }
@@ -314,7 +316,7 @@ static void run_band(forward_worker *worker, const strip_unit *unit, int64_t sam
         band_tile tile = band;
         const int64_t u = min_i64(at, n - TILE_PIXELS);
         const int64_t left = u * stride - shape->pad_left;
-        tile.x += left * tile.x_pixel;
+        tile.x = stored_at(tile.x, left * tile.x_pixel, tile.is_half);
         tile.y += u * tile.y_pixel;
         tile.first_pixel = max_i64(0, -left);
         tile.end_pixel = shape->in_w - left;

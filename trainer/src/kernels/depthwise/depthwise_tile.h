@@ -11,6 +11,7 @@
 #include "depthwise.h"
 #include "kernels/epilogue/activation.h"
 #include "kernels/simd/prefetch.h"
+#include "kernels/simd/stored.h"
 
 #define TILE_TAPS 3
 #if VEC == 16 || USES_ARM
@@ -23,7 +24,7 @@
  */
 #define TILE_LINES (TILE_PIXELS * VEC > LINE_FLOATS ? TILE_PIXELS * VEC / LINE_FLOATS : 1)
 
-/* Steps are in floats. */
+/* Steps are in elements. */
 typedef struct band_tile {
     const float *x; /* what the first tap of the first pixel meets; may lie outside */
     float *y;
@@ -39,6 +40,7 @@ typedef struct band_tile {
     float *sums, *squares;
     dunlin_view_fn fn;
     float low, high, y_low, y_high;
+    bool is_half; /* the source holds bfloat16 */
     bool is_streamed;
     bool is_near; /* the source is asked for into the first cache */
 } band_tile;
@@ -58,21 +60,23 @@ ALWAYS_INLINE int tile_columns(int stride)
 
 /* One source row through the view, and the same of a later tile asked for. */
 ALWAYS_INLINE void tile_load(const band_tile *tile, const tile_state *state, int64_t k, int stride,
-                             bool is_inside, vfloat *x)
+                             bool is_inside, bool is_half, vfloat *x)
 {
-    const float *from = tile->x + k * tile->x_row;
+    const float *from = stored_at(tile->x, k * tile->x_row, is_half);
     const vfloat low = vset1(tile->low);
     const vfloat high = vset1(tile->high);
     UNROLL
     for (int i = 0; i < TILE_LINES * stride; i++) {
-        prefetch_line((const char *)(from + tile->x_lines[i]), tile->is_near);
+        prefetch_line((const char *)stored_at(from, tile->x_lines[i], is_half), tile->is_near);
     }
     UNROLL
-    for (int q = 0; q < tile_columns(stride); q++, from += tile->x_pixel) {
+    for (int q = 0; q < tile_columns(stride); q++) {
         x[q] = vzero();
         if (is_inside || (q >= tile->first_pixel && q < tile->end_pixel)) {
-            x[q] = vclip(vfma(vload(from), state->scale, state->shift), low, high);
+            const vfloat v = vload_stored(from, VEC, is_half);
+            x[q] = vclip(vfma(v, state->scale, state->shift), low, high);
         }
+        from = stored_at(from, tile->x_pixel, is_half);
     }
 }
 
@@ -138,15 +142,15 @@ ALWAYS_INLINE bool tile_has_row(const band_tile *tile, int64_t k)
 }
 
 /* Stride 1, source row k; false after the last one. */
-ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, bool is_inside, tile_state *state,
-                            vfloat *begun, vfloat *middle, vfloat *ended)
+ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, bool is_inside, bool is_half,
+                            tile_state *state, vfloat *begun, vfloat *middle, vfloat *ended)
 {
     if (k < tile->n_rows) {
         tile_begin(tile, begun);
     }
     if (tile_has_row(tile, k)) {
         vfloat x[TILE_PIXELS + TILE_TAPS - 1];
-        tile_load(tile, state, k, 1, is_inside, x);
+        tile_load(tile, state, k, 1, is_inside, is_half, x);
         if (k < tile->n_rows) {
             tile_taps(x, state->w, 1, begun);
         }
@@ -164,7 +168,7 @@ ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, bool is_inside, ti
 }
 
 /* Stride 2, source rows 2 t and 2 t + 1; false after the last. */
-ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_inside,
+ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_inside, bool is_half,
                                  tile_state *state, vfloat *begun, vfloat *ended)
 {
     vfloat x[(TILE_PIXELS - 1) * 2 + TILE_TAPS];
@@ -173,7 +177,7 @@ ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_insid
         tile_begin(tile, begun);
     }
     if (tile_has_row(tile, 2 * t)) {
-        tile_load(tile, state, 2 * t, 2, is_inside, x);
+        tile_load(tile, state, 2 * t, 2, is_inside, is_half, x);
         if (is_row) {
             tile_taps(x, state->w, 2, begun);
         }
@@ -185,14 +189,14 @@ ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_insid
         tile_end(tile, t - 1, is_inside, ended, state);
     }
     if (is_row && tile_has_row(tile, 2 * t + 1)) {
-        tile_load(tile, state, 2 * t + 1, 2, is_inside, x);
+        tile_load(tile, state, 2 * t + 1, 2, is_inside, is_half, x);
         tile_taps(x, state->w + TILE_TAPS, 2, begun);
     }
     return is_row;
 }
 
 /* The tile is a copy: what is stored might be part of another, for all the compiler knows. */
-ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside)
+ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside, bool is_half)
 {
     tile_state state = {.scale = vload(tile.scale),
                         .shift = vload(tile.shift),
@@ -210,13 +214,13 @@ ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside)
     tile_begin(&tile, c);
     bool is_more = true;
     for (int64_t k = 0; is_more && stride == 1; k += 3) {
-        is_more = tile_row(&tile, k, is_inside, &state, a, b, c) &&
-                  tile_row(&tile, k + 1, is_inside, &state, c, a, b) &&
-                  tile_row(&tile, k + 2, is_inside, &state, b, c, a);
+        is_more = tile_row(&tile, k, is_inside, is_half, &state, a, b, c) &&
+                  tile_row(&tile, k + 1, is_inside, is_half, &state, c, a, b) &&
+                  tile_row(&tile, k + 2, is_inside, is_half, &state, b, c, a);
     }
     for (int64_t t = 0; is_more && stride == 2; t += 2) {
-        is_more = tile_two_rows(&tile, t, is_inside, &state, a, b) &&
-                  tile_two_rows(&tile, t + 1, is_inside, &state, b, a);
+        is_more = tile_two_rows(&tile, t, is_inside, is_half, &state, a, b) &&
+                  tile_two_rows(&tile, t + 1, is_inside, is_half, &state, b, a);
     }
     vstore(tile.sums, state.sum);
     vstore(tile.squares, state.square);
@@ -265,14 +269,17 @@ static __attribute__((noinline)) void tile_activate(const band_tile *whole, cons
                                     .scale = whole->scale + c,
                                     .shift = whole->shift + c,
                                     .values = room,
+                                    .is_half = whole->is_half,
                                     .lines = lines,
                                     .n_lines = TILE_LINES * stride,
                                     .is_near = whole->is_near};
     K(activation_block)(&block);
 }
 
-/* The tile's columns, all vectors of channels. */
-ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int stride, bool is_inside)
+/* The tile's columns, all vectors of channels. `is_half`: what the tile reads holds bfloat16, and
+ * not floats that have been made of it. */
+ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int stride, bool is_inside,
+                             bool is_half)
 {
     float plain[2 * VEC]; /* a scale of 1, a shift of 0 */
     float room[TILE_MOST_ROWS * TILE_MOST_COLUMNS * VEC];
@@ -282,7 +289,7 @@ ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int str
         band_tile tile = *first;
         tile_lines(c, n_channels, tile.x_pixel, tile.x_prefetch, TILE_LINES * stride, tile.x_lines);
         tile_lines(c, n_channels, tile.y_pixel, tile.y_prefetch, TILE_LINES, tile.y_lines);
-        tile.x += c;
+        tile.x = stored_at(tile.x, c, first->is_half);
         tile.y += c;
         tile.w += c;
         tile.bias += c;
@@ -305,7 +312,21 @@ ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int str
             tile.scale = plain;
             tile.shift = plain + VEC;
         }
-        tile_run(tile, stride, is_inside);
+        tile_run(tile, stride, is_inside, is_half);
+    }
+}
+
+static __attribute__((noinline)) void tile_halves(const band_tile *tile, int64_t n_channels,
+                                                  int64_t stride, bool is_inside)
+{
+    if (stride == 1 && is_inside) {
+        tile_span(tile, n_channels, 1, true, true);
+    } else if (stride == 1) {
+        tile_span(tile, n_channels, 1, false, true);
+    } else if (is_inside) {
+        tile_span(tile, n_channels, 2, true, true);
+    } else {
+        tile_span(tile, n_channels, 2, false, true);
     }
 }
 
@@ -313,14 +334,16 @@ static inline void tile_all(const band_tile *tile, int64_t n_channels, int64_t s
 {
     const bool is_inside = tile->n_known == 0 && tile->first_pixel == 0 &&
                            tile->end_pixel >= tile_columns((int)stride);
-    if (stride == 1 && is_inside) {
-        tile_span(tile, n_channels, 1, true);
+    if (tile->is_half && tile->fn == DUNLIN_VIEW_CLIP) {
+        tile_halves(tile, n_channels, stride, is_inside);
+    } else if (stride == 1 && is_inside) {
+        tile_span(tile, n_channels, 1, true, false);
     } else if (stride == 1) {
-        tile_span(tile, n_channels, 1, false);
+        tile_span(tile, n_channels, 1, false, false);
     } else if (is_inside) {
-        tile_span(tile, n_channels, 2, true);
+        tile_span(tile, n_channels, 2, true, false);
     } else {
-        tile_span(tile, n_channels, 2, false);
+        tile_span(tile, n_channels, 2, false, false);
     }
 }
 

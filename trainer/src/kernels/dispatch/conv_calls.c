@@ -10,7 +10,7 @@
 static bool epilogue_is_closed(const dunlin_epilogue *epilogue)
 {
     return epilogue->addend == NULL && epilogue->mask == NULL && epilogue->factor == NULL &&
-           epilogue->n_stats == 0;
+           epilogue->n_stats == 0 && !epilogue->is_out_half;
 }
 
 /* --- dw of taps that meet nothing --- */
@@ -161,7 +161,8 @@ static void forward(const dunlin_fused_call *call)
         return;
     }
     const bool has_stat = call->stat.sums != NULL;
-    const uint32_t uses = DUNLIN_FUSED_FORWARD | (call->x.scale == NULL ? 0 : DUNLIN_FUSED_VIEW);
+    const uint32_t uses =
+        DUNLIN_FUSED_FORWARD | (view_is_as_it_lies(&call->x) ? 0 : DUNLIN_FUSED_VIEW);
     const uint64_t panels = panels_bytes(shape, uses, task_threads(call->threads));
     const map_pass pass = {.shape = shape,
                            .n_samples = call->n_samples,

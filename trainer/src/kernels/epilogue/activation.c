@@ -7,18 +7,21 @@
 #include "activation.h"
 
 #include "kernels/simd/prefetch.h"
+#include "kernels/simd/stored.h"
 
 ALWAYS_INLINE void block_row(const activation_block *block, dunlin_view_fn fn, int64_t r,
                              bool has_values, bool has_slopes)
 {
     const vfloat scale = vload(block->scale);
     const vfloat shift = vload(block->shift);
-    const float *x = block->x + r * block->row + block->first_pixel * block->pixel;
+    const float *x =
+        stored_at(block->x, r * block->row + block->first_pixel * block->pixel, block->is_half);
     const int64_t at = (r * block->n_pixels + block->first_pixel) * VEC;
     float *values = has_values ? block->values + at : NULL;
     float *slopes = has_slopes ? block->slopes + at : NULL;
-    for (int64_t p = block->first_pixel; p < block->end_pixel; p++, x += block->pixel) {
-        const vfloat v = vfma(vload(x), scale, shift);
+    for (int64_t p = block->first_pixel; p < block->end_pixel; p++) {
+        const vfloat v = vfma(vload_stored(x, VEC, block->is_half), scale, shift);
+        x = stored_at(x, block->pixel, block->is_half);
         vfloat slope;
         const vfloat value =
             fn == DUNLIN_VIEW_SILU ? vsilu_both(v, &slope) : vhard_swish_both(v, &slope);
@@ -49,8 +52,8 @@ ALWAYS_INLINE void block_rows(const activation_block *block, dunlin_view_fn fn, 
     const bool is_whole = block->first_pixel == 0 && block->end_pixel == block->n_pixels;
     for (int64_t r = block->first_row; r < block->end_row; r++) {
         for (int i = 0; i < block->n_lines; i++) {
-            prefetch_line((const char *)(block->x + r * block->row + block->lines[i]),
-                          block->is_near);
+            const int64_t at = r * block->row + block->lines[i];
+            prefetch_line((const char *)stored_at(block->x, at, block->is_half), block->is_near);
         }
         if (!is_whole) {
             zero_outside(block, block->values, r);

@@ -41,7 +41,7 @@ ALWAYS_INLINE vfloat view_grad(dunlin_view_fn fn, vfloat t, vfloat v, vfloat low
 
 /*
  * One vector of channels of a block of pixels, for kernels that would else compute the function
- * where registers are scarce, or twice. Steps are in floats.
+ * where registers are scarce, or twice. Steps are in elements.
  */
 typedef struct activation_block {
     dunlin_view_fn fn;  /* no clip */
@@ -53,6 +53,7 @@ typedef struct activation_block {
     const float *scale, *shift;
     float *values, *slopes; /* [row][n_pixels][VEC], the function and its derivative; NULL: not
                                wanted */
+    bool is_half;           /* x holds bfloat16 */
     const int64_t *lines;   /* n_lines asked for with each row, from its first pixel on */
     int n_lines;
     bool is_near;

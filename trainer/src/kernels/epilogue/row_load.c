@@ -5,28 +5,37 @@
  * A row's element passes through the same operations in the same order wherever it is done.
  */
 #include "activation.h"
-#include "kernels/simd/bf16.h"
+#include "kernels/simd/stored.h"
 #include "sink.h"
 
 #define TILE 8
 #define COPY_PREFETCH 16 /* rows */
 
+/* Which of the two tensors that are read hold bfloat16: literals where it matters. */
+typedef struct stored_kinds {
+    bool is_half, is_other_half;
+} stored_kinds;
+
 /* Rows [first, first + n_rows) of one vector of channels. */
 ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                               dunlin_view_fn fn, int64_t c, int32_t n, int64_t n_rows)
+                               dunlin_view_fn fn, stored_kinds kinds, int64_t c, int32_t n,
+                               int64_t n_rows)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t step = rows->pixel_step * view->pitch;
     const int64_t out_step = rows->out_pitch;
-    const float *x = view->x + rows->pixel * view->pitch + first * step + channel;
+    const float *x =
+        stored_at(view->x, rows->pixel * view->pitch + first * step + channel, kinds.is_half);
     float *out = rows->out + first * out_step + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
-    for (int64_t i = 0; i < n_rows; i++, x += step, out += out_step) {
-        vstore_n(out, view_value(fn, vfma(vload_n(x, n), scale, shift), low, high), n);
+    for (int64_t i = 0; i < n_rows; i++, out += out_step) {
+        const vfloat v = vload_stored(x, n, kinds.is_half);
+        vstore_n(out, view_value(fn, vfma(v, scale, shift), low, high), n);
+        x = stored_at(x, step, kinds.is_half);
     }
 }
 
@@ -43,15 +52,17 @@ typedef enum view_form {
 
 /* The same of a residual sum. */
 ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                              view_form form, int64_t c, int32_t n, int64_t n_rows)
+                              view_form form, stored_kinds kinds, int64_t c, int32_t n,
+                              int64_t n_rows)
 {
     const bool is_scaled = form == VIEW_SUM_OF_NORMS || form == VIEW_ROUNDED_SUM_OF_NORMS;
     const bool is_rounded = form == VIEW_ROUNDED_SUM || form == VIEW_ROUNDED_SUM_OF_NORMS;
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
-    const float *x = view->x + pixel * view->pitch + channel;
-    const float *plus = view->plus + pixel * view->plus_pitch + channel;
+    const float *x = stored_at(view->x, pixel * view->pitch + channel, kinds.is_half);
+    const float *plus =
+        stored_at(view->plus, pixel * view->plus_pitch + channel, kinds.is_other_half);
     float *out = rows->out + first * rows->out_pitch + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
@@ -60,62 +71,89 @@ ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, in
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
     for (int64_t i = 0; i < n_rows; i++) {
-        vfloat other = vload_n(plus, n);
+        vfloat other = vload_stored(plus, n, kinds.is_other_half);
         if (is_scaled) {
             other = vfma(other, plus_scale, plus_shift);
         }
-        const vfloat sum = vclip(vfma(vload_n(x, n), scale, shift) + other, low, high);
+        const vfloat v = vload_stored(x, n, kinds.is_half);
+        const vfloat sum = vclip(vfma(v, scale, shift) + other, low, high);
         vstore_n(out, is_rounded ? vround_bf16(sum) : sum, n);
-        x += rows->pixel_step * view->pitch;
-        plus += rows->pixel_step * view->plus_pitch;
+        x = stored_at(x, rows->pixel_step * view->pitch, kinds.is_half);
+        plus = stored_at(plus, rows->pixel_step * view->plus_pitch, kinds.is_other_half);
         out += rows->out_pitch;
     }
 }
 
 ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
-                             view_form form, int64_t c, int32_t n, int64_t n_rows)
+                             view_form form, stored_kinds kinds, int64_t c, int32_t n,
+                             int64_t n_rows)
 {
     switch (form) {
     case VIEW_NORM:
-        view_vector(view, rows, first, DUNLIN_VIEW_CLIP, c, n, n_rows);
+        view_vector(view, rows, first, DUNLIN_VIEW_CLIP, kinds, c, n, n_rows);
         break;
     case VIEW_HARD_SWISH:
-        view_vector(view, rows, first, DUNLIN_VIEW_HARD_SWISH, c, n, n_rows);
+        view_vector(view, rows, first, DUNLIN_VIEW_HARD_SWISH, kinds, c, n, n_rows);
         break;
     case VIEW_SILU:
-        view_vector(view, rows, first, DUNLIN_VIEW_SILU, c, n, n_rows);
+        view_vector(view, rows, first, DUNLIN_VIEW_SILU, kinds, c, n, n_rows);
         break;
     case VIEW_SUM:
-        sum_vector(view, rows, first, VIEW_SUM, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_SUM, kinds, c, n, n_rows);
         break;
     case VIEW_SUM_OF_NORMS:
-        sum_vector(view, rows, first, VIEW_SUM_OF_NORMS, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_SUM_OF_NORMS, kinds, c, n, n_rows);
         break;
     case VIEW_ROUNDED_SUM:
-        sum_vector(view, rows, first, VIEW_ROUNDED_SUM, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_ROUNDED_SUM, kinds, c, n, n_rows);
         break;
     case VIEW_ROUNDED_SUM_OF_NORMS:
-        sum_vector(view, rows, first, VIEW_ROUNDED_SUM_OF_NORMS, c, n, n_rows);
+        sum_vector(view, rows, first, VIEW_ROUNDED_SUM_OF_NORMS, kinds, c, n, n_rows);
         break;
     }
 }
 
 ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int64_t first,
-                            view_form form, int64_t n_rows)
+                            view_form form, stored_kinds kinds, int64_t n_rows)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        view_part(view, rows, first, form, c, VEC, n_rows);
+        view_part(view, rows, first, form, kinds, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        view_part(view, rows, first, form, c, (int32_t)(rows->n_channels - c), n_rows);
+        view_part(view, rows, first, form, kinds, c, (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+ALWAYS_INLINE void view_kinds(const dunlin_view *view, const load_rows *rows, view_form form,
+                              stored_kinds kinds)
+{
+    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
+        view_run(view, rows, i, form, kinds, min_i64(TILE, rows->n_rows - i));
     }
 }
 
 ALWAYS_INLINE void view_tiles(const dunlin_view *view, const load_rows *rows, view_form form)
 {
-    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
-        view_run(view, rows, i, form, min_i64(TILE, rows->n_rows - i));
+    if (view->is_half || view->is_plus_half) {
+        view_kinds(view, rows, form, (stored_kinds){view->is_half, view->is_plus_half});
+    } else {
+        view_kinds(view, rows, form, (stored_kinds){false, false});
+    }
+}
+
+/* What lies there in bfloat16, as it is. */
+static void widen_rows(const dunlin_view *view, const load_rows *rows)
+{
+    const int64_t step = rows->pixel_step * view->pitch;
+    const float *from = stored_at(view->x, rows->pixel * view->pitch + rows->channel, true);
+    float *out = rows->out;
+    for (int64_t i = 0; i < rows->n_rows; i++, out += rows->out_pitch) {
+        for (int64_t c = 0; c < rows->n_channels; c += VEC) {
+            const int32_t n = vec_left(rows->n_channels, c);
+            vstore_n(out + c, vload_stored(stored_at(from, c, true), n, true), n);
+        }
+        from = stored_at(from, step, true);
     }
 }
 
@@ -152,14 +190,18 @@ static void copy_rows(const dunlin_view *view, const load_rows *rows)
 
 void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 {
-    if (view->scale == NULL) {
+    if (view->scale == NULL && view->is_half) {
+        widen_rows(view, rows);
+    } else if (view->scale == NULL) {
         copy_rows(view, rows);
     } else if (view->fn == DUNLIN_VIEW_HARD_SWISH) {
         view_tiles(view, rows, VIEW_HARD_SWISH);
     } else if (view->fn == DUNLIN_VIEW_SILU) {
         view_tiles(view, rows, VIEW_SILU);
+    } else if (view->plus == NULL && view->is_half) {
+        view_kinds(view, rows, VIEW_NORM, (stored_kinds){true, false});
     } else if (view->plus == NULL) {
-        view_tiles(view, rows, VIEW_NORM);
+        view_kinds(view, rows, VIEW_NORM, (stored_kinds){false, false});
     } else if (view->is_rounded && view->plus_scale == NULL) {
         view_tiles(view, rows, VIEW_ROUNDED_SUM);
     } else if (view->is_rounded) {
@@ -172,25 +214,30 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
 }
 
 ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, int64_t first,
-                               bool has_raw, int64_t c, int32_t n, int64_t n_rows)
+                               bool has_raw, stored_kinds kinds, int64_t c, int32_t n,
+                               int64_t n_rows)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t pixel = rows->pixel + first * rows->pixel_step;
     const int64_t g_step = rows->pixel_step * grad->pitch;
     const int64_t raw_step = rows->pixel_step * grad->raw_pitch;
-    const float *g = grad->g + pixel * grad->pitch + channel;
-    const float *raw = has_raw ? grad->raw + pixel * grad->raw_pitch + channel : NULL;
+    const float *g = stored_at(grad->g, pixel * grad->pitch + channel, kinds.is_half);
+    const float *raw =
+        has_raw ? stored_at(grad->raw, pixel * grad->raw_pitch + channel, kinds.is_other_half)
+                : NULL;
     const int64_t out_step = rows->out_pitch;
     float *out = rows->out + first * out_step + c;
     const vfloat factor = grad->factor == NULL ? vset1(1.0f) : vload_n(grad->factor + channel, n);
     const vfloat slope = has_raw ? vload_n(grad->slope + channel, n) : vzero();
     const vfloat offset = has_raw ? vload_n(grad->offset + channel, n) : vzero();
-    for (int64_t i = 0; i < n_rows; i++, g += g_step, out += out_step) {
-        vfloat v = vload_n(g, n);
+    for (int64_t i = 0; i < n_rows; i++, out += out_step) {
+        vfloat v = vload_stored(g, n, kinds.is_half);
+        g = stored_at(g, g_step, kinds.is_half);
         if (has_raw) {
-            v = vfma(v, factor, vfma(vload_n(raw, n), slope, offset));
-            raw += raw_step;
+            const vfloat rest = vfma(vload_stored(raw, n, kinds.is_other_half), slope, offset);
+            v = vfma(v, factor, rest);
+            raw = stored_at(raw, raw_step, kinds.is_other_half);
         } else {
             v = v * factor;
         }
@@ -199,26 +246,36 @@ ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, i
 }
 
 ALWAYS_INLINE void grad_run(const dunlin_grad *grad, const load_rows *rows, int64_t first,
-                            bool has_raw, int64_t n_rows)
+                            bool has_raw, stored_kinds kinds, int64_t n_rows)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        grad_vector(grad, rows, first, has_raw, c, VEC, n_rows);
+        grad_vector(grad, rows, first, has_raw, kinds, c, VEC, n_rows);
     }
     if (c < rows->n_channels) {
-        grad_vector(grad, rows, first, has_raw, c, (int32_t)(rows->n_channels - c), n_rows);
+        grad_vector(grad, rows, first, has_raw, kinds, c, (int32_t)(rows->n_channels - c), n_rows);
+    }
+}
+
+ALWAYS_INLINE void grad_tiles(const dunlin_grad *grad, const load_rows *rows, bool has_raw,
+                              stored_kinds kinds)
+{
+    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
+        grad_run(grad, rows, i, has_raw, kinds, min_i64(TILE, rows->n_rows - i));
     }
 }
 
 void K(grad_rows)(const dunlin_grad *grad, const load_rows *rows)
 {
-    if (grad_is_plain(grad)) {
-        const dunlin_view plain = {.x = grad->g, .pitch = grad->pitch};
-        K(view_rows)(&plain, rows);
-        return;
-    }
     const bool has_raw = grad->raw != NULL;
-    for (int64_t i = 0; i < rows->n_rows; i += TILE) {
-        grad_run(grad, rows, i, has_raw, min_i64(TILE, rows->n_rows - i));
+    if (grad->factor == NULL && !has_raw) {
+        const dunlin_view plain = {.x = grad->g, .pitch = grad->pitch, .is_half = grad->is_half};
+        K(view_rows)(&plain, rows);
+    } else if (!grad->is_half && !grad->is_raw_half) {
+        grad_tiles(grad, rows, has_raw, (stored_kinds){false, false});
+    } else if (has_raw && grad->is_half && grad->is_raw_half) {
+        grad_tiles(grad, rows, true, (stored_kinds){true, true});
+    } else {
+        grad_tiles(grad, rows, has_raw, (stored_kinds){grad->is_half, grad->is_raw_half});
     }
 }

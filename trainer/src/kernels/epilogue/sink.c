@@ -1,14 +1,13 @@
 /*
  * sink.c - rows of gradients through sinks, and the sums of batch norm, eight rows of one vector of
- * channels at a time: a channel's numbers are loaded once for all of them, and the rows are streams
- * that the processor fetches ahead.
+ * channels at a time: a channel's numbers are loaded once for all, and rows are fetched ahead.
  *
  * A row's element passes through the same operations in the same order wherever it is done.
  */
 #include "sink.h"
 
 #include "activation.h"
-#include "kernels/simd/bf16.h"
+#include "kernels/simd/stored.h"
 
 #define TILE 8
 #define ROW_PREFETCH 1024 /* floats */
@@ -19,6 +18,8 @@ typedef struct epilogue_form {
     uint32_t n_stats;
     bool is_raw_mask; /* the first statistic's raw is the mask's tensor */
     bool has_plus, is_plus_scaled, is_plus_rounded;
+    bool is_addend_half, is_mask_half, is_plus_half, is_raw_half[DUNLIN_EPILOGUE_MAX_STATS];
+    bool is_out_half;
     dunlin_view_fn mask_fn;
 } epilogue_form;
 
@@ -35,20 +36,26 @@ ALWAYS_INLINE void tile_advance(epilogue_tile *tile, const epilogue_form *form, 
 {
     tile->dx += n * tile->dx_step;
     if (form->has_addend) {
-        tile->addend += n * tile->addend_step;
+        tile->addend = stored_at(tile->addend, n * tile->addend_step, form->is_addend_half);
     }
     if (form->has_mask) {
-        tile->mask += n * tile->mask_step;
+        tile->mask = stored_at(tile->mask, n * tile->mask_step, form->is_mask_half);
     }
     if (form->has_plus) {
-        tile->plus += n * tile->plus_step;
+        tile->plus = stored_at(tile->plus, n * tile->plus_step, form->is_plus_half);
     }
     if (form->is_stored) {
-        tile->out += n * tile->out_step;
+        tile->out = stored_to(tile->out, n * tile->out_step, form->is_out_half);
     }
     for (uint32_t s = 0; s < form->n_stats; s++) {
-        tile->raw[s] += n * tile->raw_step[s];
+        tile->raw[s] = stored_at(tile->raw[s], n * tile->raw_step[s], form->is_raw_half[s]);
     }
+}
+
+/* n channels of a row from c on. */
+ALWAYS_INLINE vfloat stored_part(const float *row, int64_t c, int32_t n, bool is_half)
+{
+    return vload_stored(stored_at(row, c, is_half), n, is_half);
 }
 
 /* One vector of channels from c on. */
@@ -87,30 +94,33 @@ ALWAYS_INLINE void epilogue_vector(const dunlin_epilogue *epilogue, const epilog
         vfloat t = vload_n(row.dx + c, n);
         vfloat mask = vzero();
         if (form.is_direct && form.has_addend) {
-            t += vload_n(row.addend + c, n);
+            t += stored_part(row.addend, c, n, form.is_addend_half);
         }
         if (form.has_mask) {
-            mask = vload_n(row.mask + c, n);
+            mask = stored_part(row.mask, c, n, form.is_mask_half);
             vfloat by = form.is_scaled ? vfma(mask, scale, shift) : mask;
             if (form.has_plus) {
-                const vfloat plus = vload_n(row.plus + c, n);
+                const vfloat plus = stored_part(row.plus, c, n, form.is_plus_half);
                 by += form.is_plus_scaled ? vfma(plus, plus_scale, plus_shift) : plus;
                 by = form.is_plus_rounded ? vround_bf16(vclip(by, low, high)) : by;
             }
             t = view_grad(form.mask_fn, t, by, low, high);
         }
+        t = form.is_out_half ? vround_bf16(t) : t;
         UNROLL
         for (uint32_t s = 0; s < DUNLIN_EPILOGUE_MAX_STATS; s++) {
             if (s >= form.n_stats) {
                 continue;
             }
-            vfloat raw = s == 0 && form.is_raw_mask ? mask : vload_n(row.raw[s] + c, n);
+            vfloat raw = s == 0 && form.is_raw_mask
+                             ? mask
+                             : stored_part(row.raw[s], c, n, form.is_raw_half[s]);
             sum[2 * s] += t;
             sum[2 * s + 1] = vfma(t, raw - about[s], sum[2 * s + 1]);
         }
         if (form.is_stored) {
             if (!form.is_direct && form.has_addend) {
-                vfloat addend = vload_n(row.addend + c, n);
+                vfloat addend = stored_part(row.addend, c, n, form.is_addend_half);
                 t = form.has_factor ? vfma(t, factor, addend) : t + addend;
             } else if (form.has_factor) {
                 t *= factor;
@@ -118,7 +128,7 @@ ALWAYS_INLINE void epilogue_vector(const dunlin_epilogue *epilogue, const epilog
             if (form.is_streamed && n == VEC) {
                 vstream(row.out + c, t);
             } else {
-                vstore_n(row.out + c, t, n);
+                vstore_stored(stored_to(row.out, c, form.is_out_half), t, n, form.is_out_half);
             }
         }
         tile_advance(&row, &form, 1);
@@ -145,21 +155,23 @@ ALWAYS_INLINE void epilogue_run(const dunlin_epilogue *epilogue, const epilogue_
     }
 }
 
-ALWAYS_INLINE const float *at(const float *base, int64_t pitch, int64_t pixel, int64_t channel)
+ALWAYS_INLINE const float *at(const float *base, bool is_half, int64_t pitch,
+                              const epilogue_rows *rows)
 {
-    return base == NULL ? NULL : base + pixel * pitch + channel;
+    return base == NULL ? NULL : stored_at(base, rows->pixel * pitch + rows->channel, is_half);
 }
 
 static epilogue_tile tile_of(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
     epilogue_tile tile = {
         .dx = rows->dx,
-        .addend = at(epilogue->addend, epilogue->addend_pitch, rows->pixel, rows->channel),
-        .mask = at(epilogue->mask, epilogue->mask_pitch, rows->pixel, rows->channel),
-        .plus = at(epilogue->plus, epilogue->plus_pitch, rows->pixel, rows->channel),
+        .addend = at(epilogue->addend, epilogue->is_addend_half, epilogue->addend_pitch, rows),
+        .mask = at(epilogue->mask, epilogue->is_mask_half, epilogue->mask_pitch, rows),
+        .plus = at(epilogue->plus, epilogue->is_plus_half, epilogue->plus_pitch, rows),
         .out = epilogue->out == NULL
                    ? NULL
-                   : epilogue->out + rows->pixel * epilogue->pitch + rows->channel,
+                   : stored_to(epilogue->out, rows->pixel * epilogue->pitch + rows->channel,
+                               epilogue->is_out_half),
         .dx_step = rows->dx_pitch,
         .addend_step = rows->pixel_step * epilogue->addend_pitch,
         .mask_step = rows->pixel_step * epilogue->mask_pitch,
@@ -167,7 +179,7 @@ static epilogue_tile tile_of(const dunlin_epilogue *epilogue, const epilogue_row
         .out_step = rows->pixel_step * epilogue->pitch};
     for (uint32_t s = 0; s < epilogue->n_stats; s++) {
         const dunlin_stat *stat = &epilogue->stats[s];
-        tile.raw[s] = at(stat->raw, stat->raw_pitch, rows->pixel, rows->channel);
+        tile.raw[s] = at(stat->raw, stat->is_raw_half, stat->raw_pitch, rows);
         tile.raw_step[s] = rows->pixel_step * stat->raw_pitch;
     }
     return tile;
@@ -203,7 +215,14 @@ static epilogue_form form_of(const dunlin_epilogue *epilogue)
                           .has_mask = epilogue->mask != NULL,
                           .has_factor = epilogue->factor != NULL,
                           .n_stats = epilogue->n_stats,
+                          .is_addend_half = epilogue->is_addend_half,
+                          .is_mask_half = epilogue->is_mask_half,
+                          .is_plus_half = epilogue->is_plus_half,
+                          .is_out_half = epilogue->is_out_half,
                           .mask_fn = epilogue->mask_fn};
+    for (uint32_t s = 0; s < epilogue->n_stats; s++) {
+        form.is_raw_half[s] = epilogue->stats[s].is_raw_half;
+    }
     form.is_scaled = form.has_mask && epilogue->mask_scale != NULL;
     form.is_raw_mask = form.has_mask && form.n_stats > 0 &&
                        epilogue->stats[0].raw == epilogue->mask &&
@@ -412,10 +431,40 @@ static bool is_active(const epilogue_form *form)
            form->n_stats == 1 && !form->has_factor && form->is_direct == form->has_addend;
 }
 
+static bool has_halves(const epilogue_form *form)
+{
+    return form->is_addend_half || form->is_mask_half || form->is_plus_half ||
+           form->is_raw_half[0] || form->is_raw_half[1] || form->is_out_half;
+}
+
+/* Of what lies there in bfloat16: batch norm's view with an activation, and all others. */
+static void epilogue_halves(const dunlin_epilogue *epilogue, const epilogue_rows *rows,
+                            const epilogue_form *form)
+{
+    const epilogue_form norm = {.is_stored = true,
+                                .has_mask = true,
+                                .is_scaled = true,
+                                .n_stats = 1,
+                                .is_raw_mask = true,
+                                .is_out_half = true};
+    if (!is_form(form, false, false, false, true, true) || !form->is_out_half) {
+        epilogue_all(epilogue, rows, *form);
+    } else if (form->is_mask_half) {
+        epilogue_form half = norm;
+        half.is_mask_half = true;
+        half.is_raw_half[0] = true;
+        epilogue_tiles(epilogue, rows, half);
+    } else {
+        epilogue_tiles(epilogue, rows, norm);
+    }
+}
+
 void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows)
 {
     const epilogue_form form = form_of(epilogue);
-    if (is_active(&form) && form.mask_fn == DUNLIN_VIEW_HARD_SWISH) {
+    if (has_halves(&form)) {
+        epilogue_halves(epilogue, rows, &form);
+    } else if (is_active(&form) && form.mask_fn == DUNLIN_VIEW_HARD_SWISH) {
         epilogue_hard_swish(epilogue, rows);
     } else if (is_active(&form) && form.mask_fn == DUNLIN_VIEW_SILU) {
         epilogue_silu(epilogue, rows);
@@ -441,41 +490,5 @@ void K(epilogue_rows)(const dunlin_epilogue *epilogue, const epilogue_rows *rows
         epilogue_clip(epilogue, rows);
     } else {
         epilogue_all(epilogue, rows, form);
-    }
-}
-
-ALWAYS_INLINE void stat_vector(const float *y, int64_t pitch, vfloat about, float *a, float *b,
-                               int32_t n, int64_t n_rows)
-{
-    vfloat sum = vload_n(a, n);
-    vfloat square = vload_n(b, n);
-    for (int64_t i = 0; i < n_rows; i++) {
-        vfloat d = vload_n(y + i * pitch, n) - about;
-        sum += d;
-        square = vfma(d, d, square);
-    }
-    vstore_n(a, sum, n);
-    vstore_n(b, square, n);
-}
-
-ALWAYS_INLINE void stat_run(const float *y, int64_t pitch, int64_t n_channels, const float *about,
-                            float *sums, int64_t n_rows)
-{
-    int64_t c = 0;
-    for (; c + VEC <= n_channels; c += VEC) {
-        stat_vector(y + c, pitch, vload(about + c), sums + c, sums + n_channels + c, VEC, n_rows);
-    }
-    if (c < n_channels) {
-        const int32_t n = (int32_t)(n_channels - c);
-        stat_vector(y + c, pitch, vload_part(about + c, n), sums + c, sums + n_channels + c, n,
-                    n_rows);
-    }
-}
-
-void K(stat_rows)(const float *y, int64_t pitch, int64_t n_rows, int64_t n_channels,
-                  const float *about, float *sums)
-{
-    for (int64_t i = 0; i < n_rows; i += TILE) {
-        stat_run(y + i * pitch, pitch, n_channels, about, sums, min_i64(TILE, n_rows - i));
     }
 }

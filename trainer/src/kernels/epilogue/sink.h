@@ -122,9 +122,15 @@ typedef struct stat_merge {
 /* In the units' order. */
 void K(stat_merge)(const stat_merge *merge, dunlin_threads *threads);
 
+/* It is floats that may be read as they lie. */
 static inline bool grad_is_plain(const dunlin_grad *grad)
 {
-    return grad->factor == NULL && grad->raw == NULL;
+    return grad->factor == NULL && grad->raw == NULL && !grad->is_half;
+}
+
+static inline bool view_is_as_it_lies(const dunlin_view *view)
+{
+    return view->scale == NULL && !view->is_half;
 }
 
 /* Rows of a gradient, and of all that its sink reads and, not streamed, writes, asked for; `known`:
@@ -132,8 +138,9 @@ static inline bool grad_is_plain(const dunlin_grad *grad)
 static inline void prefetch_grad(prefetch_list *prefetch, const dunlin_grad *grad, int64_t channels,
                                  int64_t pixel, int64_t n_rows)
 {
-    prefetch_rows(prefetch, grad->g, grad->pitch, channels, pixel, n_rows);
-    prefetch_rows(prefetch, grad->raw, grad->raw_pitch, channels, pixel, n_rows);
+    prefetch_stored(prefetch, grad->g, grad->is_half, grad->pitch, channels, pixel, n_rows);
+    prefetch_stored(prefetch, grad->raw, grad->is_raw_half, grad->raw_pitch, channels, pixel,
+                    n_rows);
 }
 
 static inline void prefetch_epilogue(prefetch_list *prefetch, const dunlin_epilogue *epilogue,
@@ -141,20 +148,25 @@ static inline void prefetch_epilogue(prefetch_list *prefetch, const dunlin_epilo
                                      int64_t pixel, int64_t n_rows)
 {
     if (!is_streamed) {
-        prefetch_rows(prefetch, epilogue->out, epilogue->pitch, channels, pixel, n_rows);
+        prefetch_stored(prefetch, epilogue->out, epilogue->is_out_half, epilogue->pitch, channels,
+                        pixel, n_rows);
     }
     if (epilogue->addend != epilogue->out) {
-        prefetch_rows(prefetch, epilogue->addend, epilogue->addend_pitch, channels, pixel, n_rows);
+        prefetch_stored(prefetch, epilogue->addend, epilogue->is_addend_half,
+                        epilogue->addend_pitch, channels, pixel, n_rows);
     }
     if (epilogue->mask != known) {
-        prefetch_rows(prefetch, epilogue->mask, epilogue->mask_pitch, channels, pixel, n_rows);
-        prefetch_rows(prefetch, epilogue->plus, epilogue->plus_pitch, channels, pixel, n_rows);
+        prefetch_stored(prefetch, epilogue->mask, epilogue->is_mask_half, epilogue->mask_pitch,
+                        channels, pixel, n_rows);
+        prefetch_stored(prefetch, epilogue->plus, epilogue->is_plus_half, epilogue->plus_pitch,
+                        channels, pixel, n_rows);
     }
     for (uint32_t i = 0; i < epilogue->n_stats; i++) {
         const dunlin_stat *stat = &epilogue->stats[i];
         if (stat->raw != known && stat->raw != epilogue->mask &&
             (stat->raw != epilogue->plus || stat->raw == NULL)) {
-            prefetch_rows(prefetch, stat->raw, stat->raw_pitch, channels, pixel, n_rows);
+            prefetch_stored(prefetch, stat->raw, stat->is_raw_half, stat->raw_pitch, channels,
+                            pixel, n_rows);
         }
     }
 }
@@ -173,6 +185,7 @@ static inline bool epilogue_is_streamed(const dunlin_epilogue *epilogue, int64_t
                                         int64_t n_rows)
 {
     return epilogue->addend != epilogue->out && epilogue->mask != epilogue->out &&
+           !epilogue->is_out_half &&
            rows_are_streamed(epilogue->out, epilogue->pitch, channels, n_rows);
 }
 

@@ -104,24 +104,31 @@ static inline void prefetch_pace(prefetch_list *prefetch, int64_t steps)
 
 /* Rows of a tensor, if they lie together; of a concatenation with what lies between them, which is
  * less than what waiting for them costs. */
-static inline void prefetch_rows(prefetch_list *prefetch, const float *base, int64_t pitch,
-                                 int64_t channels, int64_t pixel, int64_t n_rows)
+static inline void prefetch_stored(prefetch_list *prefetch, const float *base, bool is_half,
+                                   int64_t pitch, int64_t channels, int64_t pixel, int64_t n_rows)
 {
     if (base == NULL || (!prefetch->is_apart && pitch > PREFETCH_SPREAD * channels)) {
         return;
     }
     prefetch_part *part = &prefetch->parts[prefetch->n_parts++];
-    const char *first = (const char *)(base + pixel * pitch);
+    const int64_t bytes = is_half ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    const char *first = (const char *)base + pixel * pitch * bytes;
     *part = (prefetch_part){.at = first};
     if (prefetch->is_apart) {
-        part->pitch = pitch * (int64_t)sizeof(float);
-        part->at = first + prefetch->channel * (int64_t)sizeof(float);
+        part->pitch = pitch * bytes;
+        part->at = first + prefetch->channel * bytes;
         part->end = part->at + n_rows * part->pitch;
-        part->n_lines = (channels + LINE_FLOATS - 1) / LINE_FLOATS;
+        part->n_lines = (channels * bytes + LINE_BYTES - 1) / LINE_BYTES;
         part->first = part->at;
     } else {
-        part->end = (const char *)(base + (pixel + n_rows) * pitch - (pitch - channels));
+        part->end = first + (n_rows * pitch - (pitch - channels)) * bytes;
     }
+}
+
+static inline void prefetch_rows(prefetch_list *prefetch, const float *base, int64_t pitch,
+                                 int64_t channels, int64_t pixel, int64_t n_rows)
+{
+    prefetch_stored(prefetch, base, false, pitch, channels, pixel, n_rows);
 }
 
 /* Takes what so many steps of `step` bytes ask for off the list, and says how far apart they are;

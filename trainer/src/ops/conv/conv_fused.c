@@ -17,6 +17,7 @@ typedef struct forward_params {
     dunlin_view_ref x;
     dunlin_store_ref y;
     int32_t w, bias;
+    bool reads_halves; /* where they lie */
 } forward_params;
 
 typedef struct backward_params {
@@ -25,6 +26,7 @@ typedef struct backward_params {
     dunlin_grad_ref dy;
     dunlin_epilogue_ref dx; /* out -1: not wanted */
     int32_t w, dw, db;
+    bool reads_halves; /* and writes them */
 } backward_params;
 
 static double shape_flops(const dunlin_conv_shape *s)
@@ -49,7 +51,8 @@ static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *par
                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     const forward_params *p = params;
-    const uint32_t uses = DUNLIN_FUSED_FORWARD | (p->x.affine >= 0 ? DUNLIN_FUSED_VIEW : 0U) |
+    const bool is_viewed = p->x.affine >= 0 || p->reads_halves;
+    const uint32_t uses = DUNLIN_FUSED_FORWARD | (is_viewed ? DUNLIN_FUSED_VIEW : 0U) |
                           (p->y.stat.sums >= 0 && !p->y.is_rounded ? DUNLIN_FUSED_STATS : 0U);
     const uint64_t bytes =
         kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
@@ -95,7 +98,8 @@ static const dunlin_step_kernel forward_kernels[] =
 void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape)
 {
-    forward_params params = {.shape = *shape, .bias = -1};
+    forward_params params = {
+        .shape = *shape, .bias = -1, .reads_halves = dunlin__emit_is_rounding(emit)};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_store(emit, node->output, true, &list, &params.y);
     dunlin__emit_round_store(emit, node->output, &params.y);
@@ -115,6 +119,7 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                .params_bytes = sizeof params,
                                .accesses = list.accesses,
                                .n_accesses = list.n,
+                               .reads_halves = params.reads_halves,
                                .flops_per_sample = shape_flops(shape),
                            });
 }
@@ -127,9 +132,9 @@ static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *pa
     const backward_params *p = params;
     uint32_t uses = p->dx.out >= 0 ? DUNLIN_FUSED_INPUT_GRAD : 0;
     uses |= p->x.x >= 0 ? DUNLIN_FUSED_WEIGHT_GRAD : 0U;
-    uses |= p->x.x >= 0 && p->x.affine >= 0 ? DUNLIN_FUSED_VIEW : 0U;
-    uses |= p->dy.factor >= 0 || p->dy.raw >= 0 ? DUNLIN_FUSED_GRAD : 0U;
-    const bool is_late = p->dx.n_stats > 0 && p->dx.is_rounded;
+    uses |= p->x.x >= 0 && (p->x.affine >= 0 || p->reads_halves) ? DUNLIN_FUSED_VIEW : 0U;
+    uses |= p->dy.factor >= 0 || p->dy.raw >= 0 || p->reads_halves ? DUNLIN_FUSED_GRAD : 0U;
+    const bool is_late = p->dx.n_stats > 0 && p->dx.is_rounded && !p->reads_halves;
     uses |= p->dx.n_stats > 0 && !is_late ? DUNLIN_FUSED_STATS : 0U;
     const uint64_t bytes =
         kernels->fused_workspace_bytes(&p->shape, uses, n_threads, out_sample_bytes);
@@ -185,7 +190,11 @@ static int32_t touch_param_grad(dunlin_emit *emit, const dunlin_net_node *node, 
 void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *node,
                                       const dunlin_conv_shape *shape)
 {
-    backward_params params = {.shape = *shape, .x = DUNLIN_NO_VIEW, .dx = {.out = -1}, .w = -1};
+    backward_params params = {.shape = *shape,
+                              .x = DUNLIN_NO_VIEW,
+                              .dx = {.out = -1},
+                              .w = -1,
+                              .reads_halves = dunlin__emit_is_rounding(emit)};
     dunlin_op_list list = {.n = 0};
     const uint32_t input = node->inputs[0];
     const bool has_dx = dunlin__emit_needs_grad(emit, input);
@@ -221,6 +230,8 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
             .params_bytes = sizeof params,
             .accesses = list.accesses,
             .n_accesses = list.n,
+            .reads_halves = params.reads_halves,
+            .writes_halves = params.reads_halves,
             .flops_per_sample =
                 shape_flops(shape) * ((has_dx ? 1.0 : 0.0) + (has_params ? 1.0 : 0.0)),
             .reduce_flops_per_sample = has_dx && has_params ? shape_flops(shape) : 0.0,

@@ -20,6 +20,7 @@
 #define BYTES_PER_NS 9.0   /* what a kernel moves besides computing */
 #define STREAM_PER_NS 20.0 /* what moves in one pass over parameters, without more */
 #define WIDEN_PER_NS 7.2   /* floats in workspace of what is bfloat16, to and fro */
+#define PLACED_PER_NS 15.7 /* of bfloat16 that a kernel takes where it lies */
 #define UNPACK_PER_NS 7.2  /* of what is read of int8 */
 #define PACK_PER_NS 2.5    /* and of what is written */
 #define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
@@ -106,6 +107,7 @@ static double narrow_ns(const dunlin_narrow *narrow)
 {
     const double bytes = sizeof(float);
     return (double)narrow->sample_halves * bytes / WIDEN_PER_NS +
+           (double)narrow->sample_placed * bytes / PLACED_PER_NS +
            (double)narrow->sample_loads * bytes / UNPACK_PER_NS +
            (double)narrow->sample_stores * bytes / PACK_PER_NS;
 }
@@ -132,7 +134,7 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
             from->kernel->workspace_fn(kernels, from->params, n_threads, &workspace_sample);
     }
     const dunlin_narrow narrow = dunlin__narrow_of(step, from);
-    if (narrow.n > 0) {
+    if (narrow.sample_floats > 0) {
         workspace_fixed = room_of_pieces(&narrow, workspace_fixed, workspace_sample);
         workspace_sample = 0;
     }
