@@ -64,6 +64,12 @@ void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_re
     tensor->drawn_as = emit->options->mode == DUNLIN_EMIT_TRAIN ? stored : DUNLIN_STEP_NONE;
 }
 
+bool dunlin__emit_is_half(const dunlin_emit *emit, const dunlin_op_list *list, int32_t operand)
+{
+    return operand >= 0 && emit->status == DUNLIN_OK &&
+           emit->graph->tensors[list->accesses[operand].tensor].dtype == DUNLIN_BF16;
+}
+
 uint64_t dunlin__late_workspace(const dunlin_kernels *kernels, const dunlin_late_room *room,
                                 uint64_t *sample_bytes)
 {

@@ -23,6 +23,10 @@ DUNLIN_NODISCARD dunlin_status dunlin__rounded_check(const dunlin_net *net,
 /* After dunlin__emit_store(): the node's output is one of those that are rounded. */
 void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_ref *ref);
 
+/* An operand holds bfloat16 by now: a kernel that takes it where it lies cannot read floats there.
+ */
+bool dunlin__emit_is_half(const dunlin_emit *emit, const dunlin_op_list *list, int32_t operand);
+
 /* Sums that are taken when the tensor is rounded, after the kernel that writes it. */
 typedef struct dunlin_late_sums {
     uint32_t n;

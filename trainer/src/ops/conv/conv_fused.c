@@ -17,7 +17,7 @@ typedef struct forward_params {
     dunlin_view_ref x;
     dunlin_store_ref y;
     int32_t w, bias;
-    bool reads_halves; /* where they lie */
+    bool is_x_half; /* it is read where it lies */
 } forward_params;
 
 typedef struct backward_params {
@@ -26,7 +26,8 @@ typedef struct backward_params {
     dunlin_grad_ref dy;
     dunlin_epilogue_ref dx; /* out -1: not wanted */
     int32_t w, dw, db;
-    bool reads_halves; /* and writes them */
+    bool reads_halves; /* where they lie, and writes them so */
+    bool is_x_half, is_dy_half;
 } backward_params;
 
 static double shape_flops(const dunlin_conv_shape *s)
@@ -51,7 +52,7 @@ static uint64_t forward_workspace(const dunlin_kernels *kernels, const void *par
                                   size_t n_threads, uint64_t *out_sample_bytes)
 {
     const forward_params *p = params;
-    const bool is_viewed = p->x.affine >= 0 || p->reads_halves;
+    const bool is_viewed = p->x.affine >= 0 || p->is_x_half;
     const uint32_t uses = DUNLIN_FUSED_FORWARD | (is_viewed ? DUNLIN_FUSED_VIEW : 0U) |
                           (p->y.stat.sums >= 0 && !p->y.is_rounded ? DUNLIN_FUSED_STATS : 0U);
     const uint64_t bytes =
@@ -98,12 +99,12 @@ static const dunlin_step_kernel forward_kernels[] =
 void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_conv_shape *shape)
 {
-    forward_params params = {
-        .shape = *shape, .bias = -1, .reads_halves = dunlin__emit_is_rounding(emit)};
+    forward_params params = {.shape = *shape, .bias = -1};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_store(emit, node->output, true, &list, &params.y);
     dunlin__emit_round_store(emit, node->output, &params.y);
     dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.x);
+    params.is_x_half = dunlin__emit_is_half(emit, &list, params.x.x);
     params.w = dunlin__op_touch(&list, dunlin__emit_param(emit, node->params[0]), DUNLIN_MEM_READ,
                                 DUNLIN_MEM_MAP);
     if (dunlin__op_has_param(node, 1)) {
@@ -119,7 +120,7 @@ void dunlin__op_emit_fused_conv(dunlin_emit *emit, const dunlin_net_node *node,
                                .params_bytes = sizeof params,
                                .accesses = list.accesses,
                                .n_accesses = list.n,
-                               .reads_halves = params.reads_halves,
+                               .reads_halves = dunlin__emit_is_rounding(emit),
                                .flops_per_sample = shape_flops(shape),
                            });
 }
@@ -132,8 +133,8 @@ static uint64_t backward_workspace(const dunlin_kernels *kernels, const void *pa
     const backward_params *p = params;
     uint32_t uses = p->dx.out >= 0 ? DUNLIN_FUSED_INPUT_GRAD : 0;
     uses |= p->x.x >= 0 ? DUNLIN_FUSED_WEIGHT_GRAD : 0U;
-    uses |= p->x.x >= 0 && (p->x.affine >= 0 || p->reads_halves) ? DUNLIN_FUSED_VIEW : 0U;
-    uses |= p->dy.factor >= 0 || p->dy.raw >= 0 || p->reads_halves ? DUNLIN_FUSED_GRAD : 0U;
+    uses |= p->x.x >= 0 && (p->x.affine >= 0 || p->is_x_half) ? DUNLIN_FUSED_VIEW : 0U;
+    uses |= p->dy.factor >= 0 || p->dy.raw >= 0 || p->is_dy_half ? DUNLIN_FUSED_GRAD : 0U;
     const bool is_late = p->dx.n_stats > 0 && p->dx.is_rounded && !p->reads_halves;
     uses |= p->dx.n_stats > 0 && !is_late ? DUNLIN_FUSED_STATS : 0U;
     const uint64_t bytes =
@@ -213,8 +214,10 @@ void dunlin__op_emit_fused_conv_grads(dunlin_emit *emit, const dunlin_net_node *
         return;
     }
     dunlin__emit_read_grad(emit, node->output, &list, (uint8_t)parts, &params.dy);
+    params.is_dy_half = dunlin__emit_is_half(emit, &list, params.dy.g);
     if (has_params) {
         dunlin__emit_read_view(emit, input, &list, DUNLIN_MEM_REDUCE, &params.x);
+        params.is_x_half = dunlin__emit_is_half(emit, &list, params.x.x);
     }
     if (has_dx) {
         params.w = dunlin__op_touch(&list, dunlin__emit_param(emit, node->params[0]),
