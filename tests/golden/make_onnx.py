@@ -22,6 +22,7 @@ import onnx_depth
 import onnx_masks
 import onnx_places
 import onnx_tensorflow
+import onnx_stored
 import onnx_windows
 import onnx_nets
 from onnx import TensorProto, helper, numpy_helper
@@ -480,6 +481,7 @@ def main():
     onnx_ages.make_ages(OUT)
     onnx_masks.make_masks(OUT)
     onnx_places.make_places(OUT)
+    onnx_stored.make_stored(OUT)
     onnx_windows.make_windows(OUT)
     onnx_tensorflow.make_tensorflow(OUT)
     onnx_depth.make_depth(OUT)

@@ -158,8 +158,6 @@ def make_refused(folder):
         'chosen': ([node('Greater', ['x', 'const/one'], ['m'], name='compare'), node('Where', ['m', 'x', 'w'], ['y'], name='choose')], [number, floats('w', 4)]),
         'split': ([node('Split', ['w', 'parts'], ['a', 'b'], name='split', axis=0), node('Gemm', ['x', 'a'], ['y'], transB=1, name='fc')],
                   [floats('w', 5, 4), ints('parts', [3, 3])]),
-        'part': ([node('Slice', ['w', 'from', 'to'], ['a'], name='part'), node('Mul', ['x', 'a'], ['y'], name='scaled')],
-                 [floats('w', 8), ints('from', [4]), ints('to', [8])]),
     }  # fmt: skip
     for name, (nodes, stored) in cases.items():
         graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', TensorProto.FLOAT, ('N', 4))],

@@ -162,7 +162,7 @@ static double layer_norm_at(const net_double *reference, const dunlin_net_node *
                             int64_t i)
 {
     const dunlin_shape *shape = shape_of(reference, node->inputs[0]);
-    const int64_t width = last_of(shape);
+    const int64_t width = reference->net->params[node->params[0]].n_elements;
     const double *row = reference->values[node->inputs[0]] + s * size_of(shape) + i / width * width;
     double mean = 0.0;
     double variance = 0.0;

@@ -264,6 +264,24 @@ Test(images, a_parameter_for_each_sample)
     cr_assert(check_net(&net, &(check_options){.n = 3, .seed = 1401, .frozen_prefixes = "param2"}));
 }
 
+/* A whole parameter for each sample: a row of biases, one number, one channel each. */
+Test(images, a_whole_parameter_for_each_sample)
+{
+    static const dunlin_shape shapes[] = {{1, {4}}, {0, {0}}, {2, {3, 4}}, {3, {2, 1, 1}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const uint32_t x = begin_values(&(dunlin_shape){3, {2, 3, 4}});
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_EXPAND, &net.input, 1);
+        node->params[0] =
+            make_param(&net, &shapes[i], DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+        node->n_params = 1;
+        const uint32_t copy = finish();
+        cr_assert_eq(net.values[copy].shape.n_dims, i == 1 ? 1 : shapes[i].n_dims);
+        end(join(x, apply(copy, DUNLIN_UNARY_TANH, 0.0F, 0.0F), DUNLIN_BINARY_MUL));
+        check(1410 + i);
+        reopen();
+    }
+}
+
 Test(images, moves_that_are_none_are_refused)
 {
     const uint32_t x = begin_image(6, 4, 3);
@@ -295,11 +313,10 @@ Test(images, moves_that_are_none_are_refused)
     expect_refusal("(bits 0)");
     make_node(&net, DUNLIN_OP_EXPAND, &x, 1)->u.expand.shape = (dunlin_shape){3, {6, 8, 3}};
     expect_refusal("only dimensions of 1 can be");
-    static const dunlin_shape bad[] = {{1, {4}}, {2, {2, 4}}};
-    for (size_t i = 0; i < 2; i++) {
-        node = make_node(&net, DUNLIN_OP_EXPAND, &net.input, 1);
-        node->params[0] = make_param(&net, &bad[i], DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
-        node->n_params = 1;
-        expect_refusal("first dimension must be 1");
-    }
+    const uint32_t part = slice(x, 2, 0, 1);
+    node = make_node(&net, DUNLIN_OP_EXPAND, &part, 1);
+    node->params[0] =
+        make_param(&net, &(dunlin_shape){1, {4}}, DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+    node->n_params = 1;
+    expect_refusal("for each sample of what is no input of the network");
 }

@@ -118,6 +118,26 @@ Test(tokens, layer_norm)
     }
 }
 
+/* Over as many of the last dimensions as the scale has. */
+Test(tokens, layer_norm_over_several_dimensions)
+{
+    static const dunlin_shape scales[] = {{2, {4, 5}}, {3, {3, 4, 5}}, {3, {3, 1, 1}}};
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        const dunlin_shape shape = i < 2 ? (dunlin_shape){3, {3, 4, 5}} : scales[2];
+        const uint32_t x = begin_values(&shape);
+        dunlin_net_node *node = make_node(&net, DUNLIN_OP_LAYER_NORM, &x, 1);
+        for (int k = 0; k < 2; k++) {
+            node->params[k] =
+                make_param(&net, &scales[i], DUNLIN_PARAM_PLAIN, DUNLIN_PARAMETER_TRAINABLE);
+        }
+        node->n_params = 2;
+        node->u.layer_norm.eps = 0.1F;
+        end(finish());
+        check(350 + i);
+        reopen();
+    }
+}
+
 /* About 0, with a scale alone; also where the scale is frozen, or is all that is trained. */
 Test(tokens, rms_norm)
 {

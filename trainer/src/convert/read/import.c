@@ -91,8 +91,9 @@ static dunlin_status bind_names(dunlin_onnx_import *import)
     /* One more than needed, so that nothing is allocated with a size of 0. */
     size_t n_names = file->n_names + 1;
     size_t n = file->n_tensors + file->n_inputs + 1;
+    /* One an operator for a stored input that becomes a value for it alone. */
     for (size_t i = 0; i < file->n_ops; i++) {
-        n += file->ops[i].outputs.n;
+        n += file->ops[i].outputs.n + 1;
     }
     import->bindings_capacity = n;
     import->bindings = dunlin__alloc_array(alloc, n, sizeof *import->bindings);

@@ -200,6 +200,21 @@ static double one_item(const char *op, double a)
     if (strcmp(op, "Cos") == 0) {
         return cos(a);
     }
+    if (strcmp(op, "Log") == 0) {
+        return log(a);
+    }
+    if (strcmp(op, "Floor") == 0) {
+        return floor(a);
+    }
+    if (strcmp(op, "Ceil") == 0) {
+        return ceil(a);
+    }
+    if (strcmp(op, "Reciprocal") == 0) {
+        return 1.0 / a;
+    }
+    if (strcmp(op, "Sign") == 0) {
+        return a > 0.0 ? 1.0 : (a < 0.0 ? -1.0 : 0.0);
+    }
     return strcmp(op, "Exp") == 0 ? exp(a) : a;
 }
 
@@ -241,10 +256,34 @@ static bool fold_one(dunlin_onnx_node *node, dunlin_constant *out)
     return is_good || node->import->is_rejected;
 }
 
+/* Bounds may be missing. */
+static bool fold_clip(dunlin_onnx_node *node, dunlin_constant *out)
+{
+    dunlin_constant from = {0};
+    dunlin_constant bounds[2] = {{0}};
+    bool is_good = dunlin__constant_read(node, 0, &from) && !from.is_part;
+    for (uint32_t i = 0; i < 2 && is_good; i++) {
+        is_good = !dunlin__onnx_has_input(node, i + 1) ||
+                  (dunlin__constant_read(node, i + 1, &bounds[i]) && bounds[i].n == 1);
+    }
+    is_good = is_good && dunlin__constant_make(node, from.type, &from.shape, out);
+    for (int64_t i = 0; is_good && i < from.n; i++) {
+        const double least =
+            bounds[0].n == 1 ? larger(from.items[i], bounds[0].items[0]) : from.items[i];
+        out->items[i] = bounds[1].n == 1 ? smaller(least, bounds[1].items[0]) : least;
+    }
+    dunlin__constant_free(node, &from);
+    for (int i = 0; i < 2; i++) {
+        dunlin__constant_free(node, &bounds[i]);
+    }
+    return is_good || node->import->is_rejected;
+}
+
 bool dunlin__constant_items(dunlin_onnx_node *node, dunlin_constant *out)
 {
-    static const char *const ops_of_one[] = {"Cast", "Not", "Neg", "Abs",
-                                             "Sqrt", "Sin", "Cos", "Exp"};
+    static const char *const ops_of_one[] = {"Cast", "Not",        "Neg", "Abs", "Sqrt",
+                                             "Sin",  "Cos",        "Exp", "Log", "Floor",
+                                             "Ceil", "Reciprocal", "Sign"};
     const char *op = dunlin__onnx_op_type(node);
     for (size_t i = 0; i < sizeof ops_of_two / sizeof ops_of_two[0]; i++) {
         if (strcmp(op, ops_of_two[i].op_type) == 0) {
@@ -256,5 +295,6 @@ bool dunlin__constant_items(dunlin_onnx_node *node, dunlin_constant *out)
             return fold_one(node, out);
         }
     }
-    return strcmp(op, "Where") == 0 && fold_where(node, out);
+    return strcmp(op, "Clip") == 0 ? fold_clip(node, out)
+                                   : strcmp(op, "Where") == 0 && fold_where(node, out);
 }

@@ -28,11 +28,11 @@ static bool has(const term *t, char letter)
     return memchr(t->letters, letter, (size_t)t->n) != NULL;
 }
 
-/* Letters up to `end`, blanks left out; the first is the batch's. False: others, twice, or too
- * many. */
-static bool read_term(const char *text, const char *end, char *batch, term *out)
+/* Letters up to `end`, blanks left out; the first is the batch's, unless the operand is the same
+ * for each sample. False: others, twice, or too many. */
+static bool read_term(const char *text, const char *end, bool is_shared, char *batch, term *out)
 {
-    bool has_batch = false;
+    bool has_batch = is_shared;
     *out = (term){.n = 0};
     for (; text < end; text++) {
         const bool is_letter = (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
@@ -53,19 +53,30 @@ static bool read_term(const char *text, const char *end, char *batch, term *out)
     return has_batch;
 }
 
-/* Two operands and a result that begin with the same letter. */
-static bool read_equation(const char *text, equation *out)
+static bool is_shared(const dunlin_onnx_node *node, uint32_t index)
 {
+    const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
+    return input != NULL && input->meaning == DUNLIN_ONNX_VALUE &&
+           input->place.mix == DUNLIN_ONNX_MIX_SHARED;
+}
+
+/* Two operands and a result that begin with the same letter. */
+static bool read_equation(const dunlin_onnx_node *node, const char *text, equation *out)
+{
+    const bool is_left_shared = is_shared(node, 0);
+    const bool is_right_shared = is_shared(node, 1);
+
     const char *comma = strchr(text, ',');
     const char *arrow = strstr(text, "->");
     char batches[3] = {0};
     if (comma == NULL || arrow == NULL || comma > arrow || strchr(comma + 1, ',') != NULL) {
         return false;
     }
-    return read_term(text, comma, &batches[0], &out->left) &&
-           read_term(comma + 1, arrow, &batches[1], &out->right) &&
-           read_term(arrow + 2, arrow + strlen(arrow), &batches[2], &out->out) &&
-           batches[0] == batches[1] && batches[0] == batches[2];
+    return read_term(text, comma, is_left_shared, &batches[0], &out->left) &&
+           read_term(comma + 1, arrow, is_right_shared, &batches[1], &out->right) &&
+           read_term(arrow + 2, arrow + strlen(arrow), false, &batches[2], &out->out) &&
+           !(is_left_shared && is_right_shared) && (is_left_shared || batches[0] == batches[2]) &&
+           (is_right_shared || batches[1] == batches[2]);
 }
 
 /* Letters of `of`, in its order, that the other two have or have not, put behind `out`. */
@@ -191,7 +202,7 @@ bool dunlin__onnx_fold_einsum(dunlin_onnx_node *node)
         (void)dunlin__onnx_reject(node, "", "only a product of two activations is trained");
         return true;
     }
-    bool is_good = read_equation(text, &e) && e.left.n == left->shape.n_dims &&
+    bool is_good = read_equation(node, text, &e) && e.left.n == left->shape.n_dims &&
                    e.right.n == right->shape.n_dims;
     for (int32_t i = 0; is_good && i < e.out.n; i++) {
         is_good = has(&e.left, e.out.letters[i]) || has(&e.right, e.out.letters[i]);

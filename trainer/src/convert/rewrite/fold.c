@@ -170,8 +170,11 @@ static bool fold_expand(dunlin_onnx_node *node)
         return false;
     }
     int64_t n = 1;
+    const dunlin_shape *own = &node->import->file->tensors[input->index].shape;
     for (int32_t i = 0; i < shape.n; i++) {
-        const int64_t size = dunlin_onnx_is_samples(&shape, i) ? 1 : shape.items[i];
+        const int32_t dim = i - (shape.n - own->n_dims);
+        int64_t size = dunlin_onnx_is_samples(&shape, i) ? 1 : shape.items[i];
+        size = size == 1 && dim >= 0 && !input->is_flat ? own->dims[dim] : size;
         n = size >= 1 && size <= DUNLIN_ONNX_MAX_INLINE && n <= DUNLIN_ONNX_MAX_INLINE ? n * size
                                                                                        : 0;
     }
@@ -224,7 +227,7 @@ static bool fold_transpose(dunlin_onnx_node *node)
     bool is_swap = (n == 0 || n == 2) && perm[0] == 1 && perm[1] == 0;
     if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR || !is_swap ||
         node->import->file->tensors[input->index].shape.n_dims != 2) {
-        if (dunlin__onnx_fold_constants(node)) {
+        if (dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_stored_values(node)) {
             return true;
         }
         (void)dunlin__onnx_reject(node, "perm", "only a stored matrix can be transposed");
@@ -258,8 +261,9 @@ bool dunlin__onnx_fold(dunlin_onnx_node *node)
            dunlin__onnx_fold_shapes(node) ||
            dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
            dunlin__onnx_fold_constants(node) || dunlin__onnx_fold_comparison(node) ||
-           dunlin__onnx_fold_mask(node) || dunlin__onnx_fold_words(node) ||
-           dunlin__onnx_fold_several(node) || dunlin__onnx_fold_pools(node) ||
-           dunlin__onnx_fold_slice(node) || dunlin__onnx_fold_resize(node) ||
-           dunlin__onnx_fold_stored_rows(node) || dunlin__onnx_fold_einsum(node);
+           dunlin__onnx_fold_mask(node) || dunlin__onnx_fold_stored_rows(node) ||
+           dunlin__onnx_fold_stored_values(node) || dunlin__onnx_fold_words(node) ||
+           dunlin__onnx_fold_several(node) || dunlin__onnx_fold_turned(node) ||
+           dunlin__onnx_fold_pools(node) || dunlin__onnx_fold_slice(node) ||
+           dunlin__onnx_fold_resize(node) || dunlin__onnx_fold_einsum(node);
 }

@@ -19,7 +19,14 @@ typedef struct dunlin_onnx_fold {
 /* Asks the entry for the node's type; false if there is none, or it declines. */
 bool dunlin__onnx_fold_by(dunlin_onnx_node *node, const dunlin_onnx_fold *entries, size_t n);
 bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node); /* shapes.c */
-bool dunlin__onnx_fold_words(dunlin_onnx_node *node);  /* rewrite.c */
+/* A list that is computed from something unknown is unknown too: true, and no issue of its own. */
+bool dunlin__onnx_fold_unknown(dunlin_onnx_node *node);
+/* shapes_stored.c: stored integers that are all alike (ConstantOfShape), and a part of a row of
+ * stored integers. */
+bool dunlin__onnx_fold_fill(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_stored_slice(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_words(dunlin_onnx_node *node);      /* rewrite.c */
+bool dunlin__onnx_fold_arithmetic(dunlin_onnx_node *node); /* arithmetic.c */
 /* norms.c. Rejects what reads a part of a norm and is not the next of its nodes. */
 bool dunlin__onnx_fold_norms(dunlin_onnx_node *node);
 /* chances.c. Rejects what reads a random draw and is not the next node of stochastic depth. */
@@ -35,6 +42,9 @@ bool dunlin__onnx_fold_stored_rows(dunlin_onnx_node *node);
 /* shared.c: rows of a table, taken in an order that the file stores: the same for each sample. The
  * node is done, or was rejected. */
 void dunlin__onnx_look_up_stored(dunlin_onnx_node *node);
+/* stored_values.c: what is computed from a stored tensor before it meets an activation. */
+bool dunlin__onnx_fold_stored_values(dunlin_onnx_node *node);
+bool dunlin__onnx_fold_turned(dunlin_onnx_node *node); /* turned.c */
 /* choices.c: a choice (If) whose condition is known. */
 bool dunlin__onnx_fold_if(dunlin_onnx_node *node);
 /* The node is of a branch that is not taken, or of a choice that is not known. */

@@ -48,7 +48,11 @@ static void finish_shape(dunlin_onnx_node *node, const dunlin_shape *shape, cons
     const bool is_same =
         x->shape.n_dims == shape->n_dims &&
         memcmp(x->shape.dims, shape->dims, (size_t)shape->n_dims * sizeof shape->dims[0]) == 0;
-    if (is_same) {
+    if (is_same && x->layout == DUNLIN_LAYOUT_IMAGE) {
+        dunlin_net_node made = of_input(node, DUNLIN_OP_REARRANGE);
+        made.u.rearrange.to = (dunlin_rearrangement){*shape, {0, 1, 2, 3, 4, 5, 6, 7}, *shape};
+        dunlin__onnx_finish(node, &made);
+    } else if (is_same) {
         dunlin__onnx_check_attributes(node);
         dunlin__onnx_alias(node, dunlin__onnx_input(node, 0));
     } else {
@@ -177,23 +181,19 @@ static bool resolve(const dunlin_onnx_node *node, dunlin_onnx_vector *wanted, in
     return *out_batch >= 0 && known == total;
 }
 
-static bool reshape(dunlin_onnx_node *node)
+static bool reshape_to(dunlin_onnx_node *node, dunlin_onnx_vector wanted)
 {
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     place at = dunlin__onnx_place_of(node, 0);
-    dunlin_onnx_vector wanted;
     int32_t batch = -1;
-    if (at.mix == DUNLIN_ONNX_MIX_SHARED) {
-        return dunlin__onnx_reshape_shared(node);
-    }
-    (void)dunlin__onnx_int(node, "allowzero", 0);
-    if (!dunlin__onnx_vector_input(node, 1, &wanted) || !resolve(node, &wanted, &batch)) {
+    if (!resolve(node, &wanted, &batch)) {
         return false;
     }
     int64_t before = 1; /* elements of a sample before the batch, in the file */
     for (int32_t d = 0; d < at.n_before; d++) {
         before *= x->shape.dims[d];
     }
+    before *= at.n_run > 0 ? x->shape.dims[at.n_before] / at.n_run : 1;
     dunlin_shape made = {0};
     int64_t left = 1;
     for (int32_t i = 0; i < batch; i++) {
@@ -201,16 +201,17 @@ static bool reshape(dunlin_onnx_node *node)
     }
     const int64_t outer = before / left; /* of the dimension that has the batch */
     const int64_t rows = wanted.items[batch];
-    if (outer < 1 || before % left != 0 || rows % outer != 0 || (outer > 1 && rows != outer)) {
+    if (outer < 1 || before % left != 0 || rows % outer != 0) {
         return false;
     }
-    at.mix = DUNLIN_ONNX_MIX_NONE;
+    const bool is_inner = outer > 1 && rows == outer;
+    at = (place){.n_run = outer > 1 && !is_inner ? rows / outer : 0};
     for (int32_t i = 0; i < wanted.n; i++) {
         if (i == batch) {
-            at.mix = rows == 1   ? DUNLIN_ONNX_MIX_NONE
-                     : outer > 1 ? DUNLIN_ONNX_MIX_INNER
-                                 : DUNLIN_ONNX_MIX_OUTER;
-            at.n_before = made.n_dims + (outer > 1 ? 1 : 0);
+            at.mix = rows == 1  ? DUNLIN_ONNX_MIX_NONE
+                     : is_inner ? DUNLIN_ONNX_MIX_INNER
+                                : DUNLIN_ONNX_MIX_OUTER;
+            at.n_before = made.n_dims + (is_inner ? 1 : 0);
         }
         if (i != batch || rows > 1) {
             made.dims[made.n_dims++] = wanted.items[i];
@@ -218,6 +219,34 @@ static bool reshape(dunlin_onnx_node *node)
     }
     finish_shape(node, &made, &at);
     return true;
+}
+
+static bool reshape(dunlin_onnx_node *node)
+{
+    dunlin_onnx_vector wanted;
+    if (dunlin__onnx_place_of(node, 0).mix == DUNLIN_ONNX_MIX_SHARED) {
+        return dunlin__onnx_reshape_shared(node);
+    }
+    (void)dunlin__onnx_int(node, "allowzero", 0);
+    return dunlin__onnx_vector_input(node, 1, &wanted) && reshape_to(node, wanted);
+}
+
+/* Two dimensions: those before the axis, and the others. */
+static bool flatten(dunlin_onnx_node *node)
+{
+    const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
+    const place at = dunlin__onnx_place_of(node, 0);
+    file_dim dims[DUNLIN_MAX_DIMS + 1];
+    const int32_t n = dunlin__onnx_file_dims(&at, x->shape.n_dims, dims);
+    int64_t axis = dunlin__onnx_int(node, "axis", 1);
+    dunlin_onnx_vector wanted = {.n = 2, .items = {1, 1}};
+    axis = axis < 0 ? axis + n : axis;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t side = i < axis ? 0 : 1;
+        wanted.is_batch[side] = wanted.is_batch[side] || dims[i].has_batch;
+        wanted.items[side] *= dims[i].dim < 0 ? 1 : x->shape.dims[dims[i].dim];
+    }
+    return at.mix != DUNLIN_ONNX_MIX_SHARED && axis >= 0 && reshape_to(node, wanted);
 }
 
 /* --- dimensions of one, parts --- */
@@ -271,6 +300,14 @@ static void take_out(place *at, int32_t dim)
     at->n_before -= dim < at->n_before ? 1 : 0;
 }
 
+/* The indices are a stored list, which stays a dimension. */
+static bool has_rows(const dunlin_onnx_node *node)
+{
+    const dunlin_onnx_binding *ids = dunlin__onnx_input(node, 1);
+    return ids != NULL && ids->meaning == DUNLIN_ONNX_TENSOR && !ids->is_flat &&
+           node->import->file->tensors[ids->index].shape.n_dims > 0;
+}
+
 /* One element of a dimension, or rows of a table by a value's numbers. */
 static bool gather(dunlin_onnx_node *node)
 {
@@ -282,8 +319,15 @@ static bool gather(dunlin_onnx_node *node)
     place at = dunlin__onnx_place_of(node, 0);
     const int32_t dim =
         dunlin__onnx_sample_axis(&at, x->shape.n_dims, dunlin__onnx_int(node, "axis", 0));
-    if (dim < 0 || dunlin__onnx_ints_input(node, 1, &index, 1) != 1) {
+    if (dim < 0) {
         return false;
+    }
+    if (dunlin__onnx_ints_input(node, 1, &index, 1) != 1 || has_rows(node)) {
+        int32_t rank = 0;
+        dunlin__onnx_pick_many(node, dim, &rank);
+        at.n_before += dim < at.n_before ? rank - 1 : 0;
+        set_place(node, &at);
+        return true;
     }
     dunlin_shape made = {0};
     for (int32_t d = 0; d < x->shape.n_dims; d++) {
@@ -361,39 +405,6 @@ static bool slice(dunlin_onnx_node *node)
     return true;
 }
 
-/* --- sums --- */
-
-static bool mean(dunlin_onnx_node *node)
-{
-    const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
-    place at = dunlin__onnx_place_of(node, 0);
-    int64_t axes[DUNLIN_MAX_DIMS];
-    const bool is_input = dunlin__onnx_has_input(node, 1);
-    const int32_t n = is_input ? dunlin__onnx_ints_input(node, 1, axes, DUNLIN_MAX_DIMS)
-                               : dunlin__onnx_ints(node, "axes", axes, DUNLIN_MAX_DIMS);
-    dunlin_net_node made = of_input(node, DUNLIN_OP_MEAN);
-    made.u.mean.keeps_dims = dunlin__onnx_int(node, "keepdims", 1) != 0;
-    if (n < 1 || n > DUNLIN_MAX_DIMS) {
-        return false;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t dim = dunlin__onnx_sample_axis(&at, x->shape.n_dims, axes[i]);
-        if (dim < 0) {
-            return false;
-        }
-        made.u.mean.axes |= 1U << dim;
-    }
-    for (int32_t d = x->shape.n_dims - 1; d >= 0 && !made.u.mean.keeps_dims; d--) {
-        if ((made.u.mean.axes >> d & 1) != 0) {
-            take_out(&at, d);
-        }
-    }
-    (void)dunlin__onnx_int(node, "noop_with_empty_axes", 0);
-    dunlin__onnx_finish(node, &made);
-    set_place(node, &at);
-    return true;
-}
-
 /* An activation that the node reads has its batch elsewhere. */
 static bool is_any_elsewhere(const dunlin_onnx_node *node)
 {
@@ -406,12 +417,18 @@ static bool is_any_elsewhere(const dunlin_onnx_node *node)
     return is_any;
 }
 
-/* Of a new shape the batch is in the first dimension: nothing else can be meant. */
+/* Of a new shape the batch is in the first dimension that is not 1: nothing else can be meant. */
 static bool is_known_first(const dunlin_onnx_node *node)
 {
     dunlin_onnx_vector wanted;
-    return dunlin__onnx_vector_input(node, 1, &wanted) && wanted.n > 0 &&
-           (wanted.is_batch[0] || wanted.items[0] == -1);
+    int32_t at = 0;
+    if (!dunlin__onnx_vector_input(node, 1, &wanted)) {
+        return false;
+    }
+    while (at + 1 < wanted.n && !wanted.is_batch[at] && wanted.items[at] == 1) {
+        at++;
+    }
+    return wanted.n > 0 && (wanted.is_batch[at] || (at == 0 && wanted.items[0] == -1));
 }
 
 /* The batch is first, and the node moves it or joins it to a neighbour. */
@@ -419,7 +436,7 @@ static bool begins_move(dunlin_onnx_node *node)
 {
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
     const char *op = dunlin__onnx_op_type(node);
-    if (x == NULL || x->layout != DUNLIN_LAYOUT_PLAIN) {
+    if (x == NULL) {
         return false;
     }
     if (strcmp(op, "Transpose") == 0) {
@@ -435,9 +452,16 @@ static bool begins_move(dunlin_onnx_node *node)
 bool dunlin__onnx_fold_place(dunlin_onnx_node *node)
 {
     static const dunlin_onnx_fold moves[] = {
-        {"Shape", shape},           {"Transpose", transpose}, {"Reshape", reshape},
-        {"Unsqueeze", change_dims}, {"Squeeze", change_dims}, {"Gather", gather},
-        {"ReduceMean", mean},       {"Slice", slice},
+        {"Shape", shape},
+        {"Transpose", transpose},
+        {"Reshape", reshape},
+        {"Flatten", flatten},
+        {"Unsqueeze", change_dims},
+        {"Squeeze", change_dims},
+        {"Gather", gather},
+        {"Slice", slice},
+        {"Expand", dunlin__onnx_expand_shared},
+        {"Tile", dunlin__onnx_expand_shared},
     };
     if (dunlin__onnx_is_anything_unknown(node)) {
         return false;
@@ -446,11 +470,16 @@ bool dunlin__onnx_fold_place(dunlin_onnx_node *node)
         return begins_move(node);
     }
     if (dunlin__onnx_known_value(node, 0) != NULL &&
-        dunlin__onnx_fold_by(node, moves, sizeof moves / sizeof moves[0])) {
+        (dunlin__onnx_fold_by(node, moves, sizeof moves / sizeof moves[0]) ||
+         dunlin__onnx_reduce_place(node))) {
         return true;
     }
     if (!node->import->is_rejected &&
-        (dunlin__onnx_join_stored(node) || dunlin__onnx_join_shared(node))) {
+        (dunlin__onnx_join_stored(node) || dunlin__onnx_join_shared(node) ||
+         dunlin__onnx_multiply_shared(node))) {
+        return true;
+    }
+    if (!node->import->is_rejected && dunlin__onnx_refuse_shared(node)) {
         return true;
     }
     place at = {0};

@@ -31,6 +31,21 @@ bool dunlin__onnx_join_stored(dunlin_onnx_node *node);
  * reshapes such a value. True: it is done, or rejected. */
 bool dunlin__onnx_join_shared(dunlin_onnx_node *node);
 bool dunlin__onnx_reshape_shared(dunlin_onnx_node *node);
+/* Repeated for each sample (Expand, Tile), or to another shape; and the product of an activation
+ * and a matrix that is the same for each sample. True: it is done, or rejected. */
+bool dunlin__onnx_expand_shared(dunlin_onnx_node *node);
+bool dunlin__onnx_multiply_shared(dunlin_onnx_node *node);
+/* Such a value where a layer wants a parameter: rejected. */
+bool dunlin__onnx_refuse_shared(dunlin_onnx_node *node);
+/* places_sums.c: means, sums and extremes over dimensions of a sample. */
+bool dunlin__onnx_reduce_place(dunlin_onnx_node *node);
+/* picks.c. Gather of elements of dimension `dim` of a sample by a constant; the dimensions that
+ * they have in its place. The node is done, or was rejected. */
+void dunlin__onnx_pick_many(dunlin_onnx_node *node, int32_t dim, int32_t *out_rank);
+/* The same of n elements from `start` on, by a step that is negative: a Slice that turns a
+ * dimension round. False: they are none, or too many. */
+bool dunlin__onnx_pick_backwards(dunlin_onnx_node *node, int32_t dim, int64_t start, int64_t n,
+                                 int64_t step);
 /* A dimension of the file: of a sample, the batch, or both. */
 typedef struct dunlin_file_dim {
     int32_t dim; /* of a sample; -1: the batch alone */

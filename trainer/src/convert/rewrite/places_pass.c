@@ -64,7 +64,7 @@ static bool is_alike(const dunlin_onnx_node *node, place *out)
         }
         const place at = dunlin__onnx_place_of(node, i);
         if (first != NULL && (at.n_before != out->n_before || at.mix != out->mix ||
-                              x->shape.n_dims != first->shape.n_dims)) {
+                              at.n_run != out->n_run || x->shape.n_dims != first->shape.n_dims)) {
             return false;
         }
         first = x;
@@ -93,7 +93,7 @@ static bool is_product_of_samples(const dunlin_onnx_node *node, place *out)
         return dunlin__onnx_sample_axis(out, x->shape.n_dims, -1) >= 0;
     }
     const place other = dunlin__onnx_place_of(node, 1);
-    return other.n_before == out->n_before && other.mix == out->mix &&
+    return other.n_before == out->n_before && other.mix == out->mix && other.n_run == out->n_run &&
            dunlin__onnx_sample_axis(out, x->shape.n_dims, -1) >= 0 &&
            dunlin__onnx_sample_axis(out, x->shape.n_dims, -2) >= 0;
 }

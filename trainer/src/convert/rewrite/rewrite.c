@@ -7,167 +7,18 @@
  */
 #include "fold.h"
 #include "ops/common/op.h"
+#include "ops/common/support.h"
 #include "ops/table/infer.h"
+#include "places.h"
 
 #include <mem/support.h>
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static dunlin_net_node of_value(dunlin_op_kind kind, uint32_t value)
 {
     return (dunlin_net_node){.kind = kind, .inputs = {value}, .n_inputs = 1};
-}
-
-/* --- arithmetic --- */
-
-static void make_affine(dunlin_onnx_node *node, uint32_t side, double a, double b)
-{
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, side);
-    if (a == 1.0 && b == 0.0) {
-        dunlin__onnx_alias(node, input);
-        return;
-    }
-    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, input->index);
-    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
-    made.u.unary.a = (float)a;
-    made.u.unary.b = (float)b;
-    dunlin__onnx_finish(node, &made);
-}
-
-/* c / x */
-static void make_quotient(dunlin_onnx_node *node, double c)
-{
-    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, dunlin__onnx_value_input(node, 1));
-    made.u.unary.fn = DUNLIN_UNARY_POWER;
-    made.u.unary.a = -1.0f;
-    const uint32_t inverse = dunlin__onnx_make(node, &made, "/inverse");
-    if (inverse == DUNLIN_NET_NONE) {
-        return;
-    }
-    made = of_value(DUNLIN_OP_UNARY, inverse);
-    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
-    made.u.unary.a = (float)c;
-    dunlin__onnx_finish(node, &made);
-}
-
-static bool is_same_shape(const dunlin_net_value *a, const dunlin_net_value *b)
-{
-    bool is_same = a->shape.n_dims == b->shape.n_dims;
-    for (int32_t i = 0; is_same && i < a->shape.n_dims; i++) {
-        is_same = a->shape.dims[i] == b->shape.dims[i];
-    }
-    return is_same;
-}
-
-/* Two activations, or one and a weight, broadcast. */
-static bool make_binary(dunlin_onnx_node *node, dunlin_binary_fn fn)
-{
-    const dunlin_net_value *left = dunlin__onnx_known_value(node, 0);
-    const dunlin_net_value *right = dunlin__onnx_known_value(node, 1);
-    dunlin_net_node made = {.kind = DUNLIN_OP_BINARY};
-    made.u.binary.fn = fn;
-    if (left != NULL && right != NULL) {
-        if (fn == DUNLIN_BINARY_ADD && is_same_shape(left, right)) {
-            return false; /* the plain sum */
-        }
-        made.n_inputs = 2;
-        made.inputs[0] = dunlin__onnx_value_input(node, 0);
-        made.inputs[1] = dunlin__onnx_value_input(node, 1);
-        dunlin__onnx_finish(node, &made);
-        return true;
-    }
-    const uint32_t side = left != NULL ? 1 : 0;
-    const dunlin_onnx_binding *stored = dunlin__onnx_input(node, side);
-    if (left == NULL && right == NULL && stored != NULL && stored->meaning == DUNLIN_ONNX_TENSOR) {
-        (void)dunlin__onnx_reject(node, "", "none of its operands is an activation");
-        return true;
-    }
-    if (stored == NULL || stored->meaning != DUNLIN_ONNX_TENSOR || stored->is_transposed) {
-        (void)dunlin__onnx_reject(node, "",
-                                  "an operand is neither an activation, a weight nor one "
-                                  "number");
-        return true;
-    }
-    made.params[0] =
-        fn == DUNLIN_BINARY_ADD ? dunlin__onnx_finite_param(node, side) : DUNLIN_NET_NONE;
-    if (made.params[0] == DUNLIN_NET_NONE) {
-        made.params[0] = dunlin__onnx_param_input(node, side);
-    }
-    if (made.params[0] == DUNLIN_NET_NONE) {
-        return true; /* rejected */
-    }
-    made.n_params = 1;
-    made.n_inputs = 1;
-    made.inputs[0] = dunlin__onnx_value_input(node, 1 - side);
-    made.u.binary.is_param_left = side == 0;
-    dunlin__onnx_finish(node, &made);
-    return true;
-}
-
-static bool arithmetic(dunlin_onnx_node *node)
-{
-    static const char *const ops[] = {"Add", "Sub", "Mul", "Div"};
-    int op = 0;
-    while (op < 3 && strcmp(ops[op], dunlin__onnx_op_type(node)) != 0) {
-        op++;
-    }
-    double c = 0.0;
-    if (dunlin__onnx_known_value(node, 0) != NULL && dunlin__onnx_number_input(node, 1, &c)) {
-        make_affine(node, 0, op == 2 ? c : (op == 3 ? 1.0 / c : 1.0),
-                    op == 0 ? c : (op == 1 ? -c : 0.0));
-    } else if (dunlin__onnx_known_value(node, 1) != NULL &&
-               dunlin__onnx_number_input(node, 0, &c)) {
-        if (op == 3) {
-            make_quotient(node, c);
-        } else {
-            make_affine(node, 1, op == 1 ? -1.0 : (op == 2 ? c : 1.0), op == 2 ? 0.0 : c);
-        }
-    } else {
-        return make_binary(node, (dunlin_binary_fn)op);
-    }
-    return true;
-}
-
-/* The larger or the smaller of an activation and one number: a clip with one bound. */
-static bool bound(dunlin_onnx_node *node)
-{
-    const bool is_least = strcmp(dunlin__onnx_op_type(node), "Max") == 0;
-    double c = 0.0;
-    for (uint32_t side = 0; dunlin__onnx_n_inputs(node) == 2 && side < 2; side++) {
-        if (dunlin__onnx_known_value(node, side) == NULL ||
-            !dunlin__onnx_scalar_input(node, 1 - side, &c)) {
-            continue;
-        }
-        dunlin_net_node made = of_value(DUNLIN_OP_CLIP, dunlin__onnx_value_input(node, side));
-        made.u.clip.low = is_least ? (float)c : -HUGE_VALF;
-        made.u.clip.high = is_least ? HUGE_VALF : (float)c;
-        dunlin__onnx_finish(node, &made);
-        return true;
-    }
-    return false;
-}
-
-/* c^x = e^(x log c) */
-static bool exponential(dunlin_onnx_node *node)
-{
-    double c = 0.0;
-    if (dunlin__onnx_known_value(node, 1) == NULL || !dunlin__onnx_number_input(node, 0, &c) ||
-        !(c > 0.0)) {
-        return false;
-    }
-    dunlin_net_node made = of_value(DUNLIN_OP_UNARY, dunlin__onnx_value_input(node, 1));
-    made.u.unary.fn = DUNLIN_UNARY_AFFINE;
-    made.u.unary.a = (float)log(c);
-    const uint32_t product = dunlin__onnx_make(node, &made, "/product");
-    if (product != DUNLIN_NET_NONE) {
-        made = of_value(DUNLIN_OP_UNARY, product);
-        made.u.unary.fn = DUNLIN_UNARY_EXP;
-        dunlin__onnx_finish(node, &made);
-    }
-    return true;
 }
 
 /* --- shapes of activations --- */
@@ -204,6 +55,29 @@ static void make_reshape(dunlin_onnx_node *node, uint32_t value, const dunlin_sh
     dunlin__onnx_finish(node, &made);
 }
 
+static void refuse_shape(dunlin_onnx_node *node, const dunlin_net_value *input)
+{
+    char from[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    char to[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    dunlin_onnx_vector wanted;
+    const bool is_known = input != NULL && dunlin__onnx_vector_input(node, 1, &wanted) &&
+                          wanted.n >= 0 && wanted.n <= DUNLIN_MAX_DIMS;
+    dunlin_shape shape = {.n_dims = is_known ? wanted.n : 0};
+    for (int32_t i = 0; i < shape.n_dims; i++) {
+        shape.dims[i] = wanted.items[i];
+    }
+    if (is_known) {
+        (void)dunlin__onnx_reject(
+            node, "shape",
+            "only shapes that keep the batch, such as (N, features), are trained; %.50s is asked "
+            "of samples of %.50s",
+            dunlin__op_shape_text(&shape, to), dunlin__op_shape_text(&input->shape, from));
+    } else {
+        (void)dunlin__onnx_reject(
+            node, "shape", "only shapes that keep the batch, such as (N, features), are trained");
+    }
+}
+
 static bool reshape(dunlin_onnx_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
@@ -211,8 +85,7 @@ static bool reshape(dunlin_onnx_node *node)
     if (dunlin__onnx_value_input(node, 0) == DUNLIN_NET_NONE) {
         (void)dunlin__onnx_reject(node, "", "input 0 is not an activation");
     } else if (input == NULL || !dunlin__onnx_new_shape(node, input, &shape)) {
-        (void)dunlin__onnx_reject(
-            node, "shape", "only shapes that keep the batch, such as (N, features), are trained");
+        refuse_shape(node, input);
     } else {
         make_reshape(node, dunlin__onnx_value_input(node, 0), &shape);
     }
@@ -284,10 +157,17 @@ static bool pick(dunlin_onnx_node *node, const dunlin_net_value *input)
     int64_t axis = dunlin__onnx_int(node, "axis", 0);
     int64_t at = 0;
     axis = axis < 0 ? axis + rank : axis;
-    if (axis < 1 || axis >= rank || dunlin__onnx_ints_input(node, 1, &at, 1) != 1) {
+    if (axis < 1 || axis >= rank) {
         (void)dunlin__onnx_reject(node, "axis",
-                                  "only one element of a dimension other than the batch's is "
-                                  "taken");
+                                  "only elements of a dimension other than the batch's are taken");
+        return true;
+    }
+    const dunlin_onnx_binding *ids = dunlin__onnx_input(node, 1);
+    const bool is_list = ids != NULL && ids->meaning == DUNLIN_ONNX_TENSOR && !ids->is_flat &&
+                         node->import->file->tensors[ids->index].shape.n_dims > 0;
+    if (is_list || dunlin__onnx_ints_input(node, 1, &at, 1) != 1) {
+        int32_t n_dims = 0;
+        dunlin__onnx_pick_many(node, (int32_t)axis - 1, &n_dims);
         return true;
     }
     const int64_t size = input->shape.dims[axis - 1];
@@ -369,16 +249,15 @@ static bool gather(dunlin_onnx_node *node)
 
 bool dunlin__onnx_fold_words(dunlin_onnx_node *node)
 {
-    static const dunlin_onnx_fold entries[] = {
-        {"Add", arithmetic},      {"Sub", arithmetic},  {"Mul", arithmetic},
-        {"Div", arithmetic},      {"Reshape", reshape}, {"Unsqueeze", change_dims},
-        {"Squeeze", change_dims}, {"Gather", gather},   {"Max", bound},
-        {"Min", bound},           {"Pow", exponential},
-    };
+    static const dunlin_onnx_fold entries[] = {{"Reshape", reshape},
+                                               {"Unsqueeze", change_dims},
+                                               {"Squeeze", change_dims},
+                                               {"Gather", gather}};
     if (dunlin__onnx_is_anything_unknown(node)) {
         return false; /* an issue before it: nothing can be said */
     }
-    return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
+    return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]) ||
+           dunlin__onnx_fold_arithmetic(node);
 }
 
 /* --- operators whose rows are asked another way --- */

@@ -158,7 +158,47 @@ static bool fold_expand(dunlin_onnx_node *node)
     return true;
 }
 
-/* Tile along dimensions that have one element. */
+/* Rows after one another: (n) becomes (1, n), that (times, n), and that (times * n). */
+static bool tile_rows(dunlin_onnx_node *node, const dunlin_onnx_vector *times)
+{
+    uint32_t value = dunlin__onnx_value_input(node, 0);
+    for (int32_t d = 0; d + 1 < times->n && value != DUNLIN_NET_NONE; d++) {
+        const dunlin_shape x = node->import->net->values[value].shape;
+        dunlin_net_node steps[3];
+        if (times->items[d + 1] == 1) {
+            continue;
+        }
+        dunlin_shape wide = {.n_dims = x.n_dims + 1};
+        dunlin_shape long_one = x;
+        if (wide.n_dims > DUNLIN_MAX_DIMS ||
+            __builtin_mul_overflow(x.dims[d], times->items[d + 1], &long_one.dims[d])) {
+            return false;
+        }
+        for (int32_t i = 0; i < wide.n_dims; i++) {
+            wide.dims[i] = i == d ? 1 : x.dims[i > d ? i - 1 : i];
+        }
+        steps[0] = of_value(DUNLIN_OP_RESHAPE, value);
+        steps[0].u.reshape.shape = wide;
+        steps[1] = of_value(DUNLIN_OP_EXPAND, value);
+        steps[1].u.expand.shape = wide;
+        steps[1].u.expand.shape.dims[d] = times->items[d + 1];
+        steps[2] = of_value(DUNLIN_OP_RESHAPE, value);
+        steps[2].u.reshape.shape = long_one;
+        for (int i = 0; i < 3 && value != DUNLIN_NET_NONE; i++) {
+            char suffix[32];
+            (void)snprintf(suffix, sizeof suffix, "/tile%" PRId32 "/%d", d, i);
+            steps[i].inputs[0] = value;
+            value = dunlin__onnx_make(node, &steps[i], suffix);
+        }
+    }
+    if (value != DUNLIN_NET_NONE) {
+        dunlin__onnx_check_attributes(node);
+        dunlin__onnx_bind_value(node, value);
+    }
+    return true;
+}
+
+/* Tile: dimensions that have one element are expanded. */
 static bool fold_tile(dunlin_onnx_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
@@ -172,8 +212,11 @@ static bool fold_tile(dunlin_onnx_node *node)
     made.u.expand.shape = input->shape;
     for (int32_t i = 1; i < times.n; i++) {
         int64_t *size = &made.u.expand.shape.dims[i - 1];
-        if (times.is_batch[i] || times.items[i] < 1 || (times.items[i] > 1 && *size != 1)) {
+        if (times.is_batch[i] || times.items[i] < 1) {
             return false;
+        }
+        if (times.items[i] > 1 && *size != 1) {
+            return tile_rows(node, &times);
         }
         is_same = is_same && times.items[i] == 1;
         *size = times.items[i] > 1 ? times.items[i] : *size;

@@ -9,11 +9,10 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* What is computed from something unknown is unknown too; no issue of its own. */
-static bool fold_unknown(dunlin_onnx_node *node)
+bool dunlin__onnx_fold_unknown(dunlin_onnx_node *node)
 {
     for (uint32_t i = 0; i < dunlin__onnx_n_inputs(node); i++) {
         if (dunlin__onnx_is_vector_unknown(node, i)) {
@@ -91,7 +90,7 @@ static bool fold_shape(dunlin_onnx_node *node)
 
 static bool fold_gather(dunlin_onnx_node *node)
 {
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     dunlin_onnx_vector from;
@@ -116,7 +115,7 @@ static bool fold_gather(dunlin_onnx_node *node)
 /* Scalars and lists of one are the same here. */
 static bool fold_unsqueeze(dunlin_onnx_node *node)
 {
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     dunlin_onnx_vector vector = {0};
@@ -136,7 +135,7 @@ static bool fold_squeeze(dunlin_onnx_node *node)
     if (input == NULL || input->meaning != DUNLIN_ONNX_VECTOR) {
         return false;
     }
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     if (!dunlin__onnx_vector_input(node, 0, &vector) || vector.n != 1) {
@@ -148,7 +147,7 @@ static bool fold_squeeze(dunlin_onnx_node *node)
 
 static bool fold_concat(dunlin_onnx_node *node)
 {
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     dunlin_onnx_vector out = {0};
@@ -168,7 +167,7 @@ static bool fold_concat(dunlin_onnx_node *node)
 
 static bool fold_slice(dunlin_onnx_node *node)
 {
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     dunlin_onnx_vector from;
@@ -205,7 +204,7 @@ static bool fold_reshape(dunlin_onnx_node *node)
         dunlin__onnx_input(node, 0)->meaning != DUNLIN_ONNX_VECTOR) {
         return false;
     }
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     if (!dunlin__onnx_vector_input(node, 0, &vector) ||
@@ -277,7 +276,7 @@ static bool fold_items(dunlin_onnx_node *node, item_fn fn)
         dunlin__onnx_value_input(node, 1) != DUNLIN_NET_NONE) {
         return false;
     }
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     if (!dunlin__onnx_vector_input(node, 0, &a) || !dunlin__onnx_vector_input(node, 1, &b) ||
@@ -300,7 +299,7 @@ static bool fold_items(dunlin_onnx_node *node, item_fn fn)
 static bool fold_where(dunlin_onnx_node *node)
 {
     dunlin_onnx_vector parts[3];
-    if (fold_unknown(node)) {
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
     int32_t n = 1;
@@ -351,120 +350,64 @@ static bool fold_equal(dunlin_onnx_node *node)
     return fold_items(node, equal);
 }
 
-/* Integers all alike: a list if the result is one, else a stored tensor of one sample's part. */
-static bool fold_constant_of_shape(dunlin_onnx_node *node)
+static bool fold_negative(dunlin_onnx_node *node)
 {
-    dunlin_onnx_import *import = node->import;
-    const dunlin_onnx_attribute *value = dunlin__onnx_attribute(node, "value");
-    dunlin_onnx_vector shape;
-    double number = 0.0;
-    if (fold_unknown(node)) {
-        return true;
-    }
-    const bool has_number =
-        value == NULL ||
-        (value->has_tensor && dunlin__onnx_tensor_number(
-                                  import->file, &import->file->tensors[value->tensor], 0, &number));
-    if (!has_number || !dunlin__onnx_vector_input(node, 0, &shape)) {
+    dunlin_onnx_vector vector;
+    if (dunlin__onnx_input(node, 0) == NULL ||
+        dunlin__onnx_input(node, 0)->meaning != DUNLIN_ONNX_VECTOR) {
         return false;
     }
-    if (shape.n == 1 && !shape.is_batch[0] && shape.items[0] >= 0 &&
-        shape.items[0] <= DUNLIN_MAX_DIMS && fabs(number) < 1e15 && number == trunc(number)) {
-        dunlin_onnx_vector list = {.n = (int32_t)shape.items[0]};
-        for (int32_t i = 0; i < list.n; i++) {
-            list.items[i] = (int64_t)number;
-        }
-        dunlin__onnx_bind_vector(node, &list);
+    if (dunlin__onnx_fold_unknown(node)) {
         return true;
     }
-    int64_t n = 1;
-    bool has_batch = false;
-    for (int32_t i = 0; i < shape.n; i++) {
-        const int64_t size = dunlin_onnx_is_samples(&shape, i) ? 1 : shape.items[i];
-        has_batch = has_batch || shape.is_batch[i];
-        if (size < 0) {
-            (void)dunlin__onnx_reject(node, "", "dimension %d would have size %" PRId64, i, size);
-            return true;
-        }
-        if (size < 1 || size > DUNLIN_ONNX_MAX_INLINE || n * size > DUNLIN_ONNX_MAX_INLINE) {
+    if (!dunlin__onnx_vector_input(node, 0, &vector)) {
+        return false;
+    }
+    for (int32_t i = 0; i < vector.n; i++) {
+        if (vector.is_batch[i] || vector.items[i] == INT64_MIN) {
             return false;
         }
-        n *= size;
+        vector.items[i] = -vector.items[i];
     }
-    if (!has_batch || !(fabs(number) < 1e15) || number != trunc(number)) {
-        return false;
-    }
-    const dunlin_alloc *alloc = &import->file->alloc;
-    int64_t *items = dunlin__alloc_array(alloc, (size_t)n, sizeof *items);
-    if (items == NULL) {
-        import->node_status = dunlin__onnx_fail_memory(import);
-        return true;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        items[i] = (int64_t)number;
-    }
-    dunlin__onnx_bind_ints(node, items, n);
-    dunlin__free_array(alloc, items, (size_t)n, sizeof *items);
-    dunlin__onnx_output(node, 0)->is_flat = true;
+    dunlin__onnx_bind_vector(node, &vector);
     return true;
 }
 
-/* Binds elements [start, end) of stored integers; false if one of them is none. */
-static bool bind_part(dunlin_onnx_node *node, const dunlin_onnx_tensor *tensor, int64_t start,
-                      int64_t end)
+/* All elements of a list as one: a product, as of the sizes that a deviation is over. */
+static bool fold_product(dunlin_onnx_node *node)
 {
-    dunlin_onnx_file *file = node->import->file;
-    const size_t n = (size_t)(end - start);
-    int64_t *items = dunlin__alloc_array(&file->alloc, n, sizeof *items);
-    if (items == NULL) {
-        node->import->node_status = dunlin__onnx_fail_memory(node->import);
-        return true;
-    }
-    bool is_whole = true;
-    for (int64_t i = start; i < end && is_whole; i++) {
-        is_whole = dunlin__onnx_tensor_integer(file, tensor, i, &items[i - start]);
-    }
-    if (is_whole) {
-        dunlin__onnx_bind_ints(node, items, end - start);
-        dunlin__onnx_output(node, 0)->is_flat = true;
-    }
-    dunlin__free_array(&file->alloc, items, n, sizeof *items);
-    return is_whole;
-}
-
-/* [start, end) of the last dimension of stored integers, which are one row. */
-static bool fold_stored_slice(dunlin_onnx_node *node)
-{
-    const dunlin_onnx_binding *input = dunlin__onnx_input(node, 0);
-    dunlin_onnx_file *file = node->import->file;
-    if (input == NULL || input->meaning != DUNLIN_ONNX_TENSOR) {
+    dunlin_onnx_vector vector;
+    if (dunlin__onnx_input(node, 0) == NULL ||
+        dunlin__onnx_input(node, 0)->meaning != DUNLIN_ONNX_VECTOR) {
         return false;
     }
-    const dunlin_onnx_tensor *tensor = &file->tensors[input->index];
-    const int32_t n_dims = tensor->shape.n_dims;
-    int64_t bounds[4] = {0, 0, n_dims - 1, 1};
-    for (uint32_t i = 0; i < 4; i++) {
-        if (dunlin__onnx_has_input(node, i + 1) &&
-            dunlin__onnx_ints_input(node, i + 1, &bounds[i], 1) != 1) {
+    (void)dunlin__onnx_int(node, "keepdims", 1); /* a number and a list of one are the same */
+    (void)dunlin__onnx_int(node, "noop_with_empty_axes", 0);
+    int64_t axes[1] = {0};
+    const int32_t n_axes = dunlin__onnx_ints(node, "axes", axes, 1);
+    if (dunlin__onnx_fold_unknown(node)) {
+        return true;
+    }
+    if (!dunlin__onnx_vector_input(node, 0, &vector) || dunlin__onnx_has_input(node, 1) ||
+        n_axes > 1) {
+        return false;
+    }
+    item product = {1, false};
+    for (int32_t i = 0; i < vector.n; i++) {
+        if (!multiply(product, item_at(&vector, i), &product)) {
             return false;
         }
     }
-    const int64_t axis = bounds[2] < 0 ? bounds[2] + n_dims : bounds[2];
-    const int64_t size = n_dims > 0 ? tensor->shape.dims[n_dims - 1] : 0;
-    if (axis != n_dims - 1 || size != tensor->n_elements || bounds[3] != 1) {
-        return false;
-    }
-    const int64_t start = bounds[0] < 0 ? bounds[0] + size : bounds[0];
-    const int64_t end = bounds[1] < 0 ? bounds[1] + size : (bounds[1] > size ? size : bounds[1]);
-    if (start < 0 || end <= start || end - start > DUNLIN_ONNX_MAX_INLINE) {
-        return false;
-    }
-    return bind_part(node, tensor, start, end);
+    dunlin_onnx_vector out = {.n = 1, .items = {product.n}, .is_batch = {product.is_batch}};
+    out.items[0] = product.is_batch && product.n == 1 ? 0 : product.n;
+    dunlin__onnx_bind_vector(node, &out);
+    return true;
 }
 
 static bool fold_any_slice(dunlin_onnx_node *node)
 {
-    return fold_slice(node) || dunlin__onnx_fold_constants(node) || fold_stored_slice(node);
+    return fold_slice(node) || dunlin__onnx_fold_constants(node) ||
+           dunlin__onnx_fold_stored_slice(node);
 }
 
 bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node)
@@ -474,9 +417,10 @@ bool dunlin__onnx_fold_shapes(dunlin_onnx_node *node)
         {"Concat", fold_concat}, {"Unsqueeze", fold_unsqueeze},
         {"Mul", fold_mul},       {"Slice", fold_any_slice},
         {"Add", fold_add},       {"Reshape", fold_reshape},
-        {"Sub", fold_sub},       {"ConstantOfShape", fold_constant_of_shape},
+        {"Sub", fold_sub},       {"ConstantOfShape", dunlin__onnx_fold_fill},
         {"Div", fold_div},       {"Equal", fold_equal},
         {"Where", fold_where},   {"Squeeze", fold_squeeze},
+        {"Neg", fold_negative},  {"ReduceProd", fold_product},
     };
     return dunlin__onnx_fold_by(node, entries, sizeof entries / sizeof entries[0]);
 }

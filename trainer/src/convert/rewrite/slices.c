@@ -4,7 +4,7 @@
  * A step of n takes the first of every n elements: the dimension is cut into rows of n, of which
  * the first column stays. Where the last row is not whole, zeros are put behind it first.
  */
-#include "fold.h"
+#include "places.h"
 
 #include <mem/support.h>
 
@@ -140,6 +140,29 @@ static bool stride(dunlin_onnx_node *node, const cut *of, bool is_last, uint32_t
            reshape(node, of, &result, "steps", is_image, is_last, value);
 }
 
+/* One dimension from its end to its beginning, as PyTorch's flip writes it. */
+static bool turn(dunlin_onnx_node *node, const dunlin_shape *x)
+{
+    int64_t one[4] = {0, 0, 0, 1}; /* start, end, axis, step */
+    for (uint32_t k = 0; k < 4; k++) {
+        if (!dunlin__onnx_has_input(node, k + 1) ||
+            dunlin__onnx_ints_input(node, k + 1, &one[k], 1) != 1) {
+            return false;
+        }
+    }
+    const int64_t axis = one[2] < 0 ? one[2] + x->n_dims + 1 : one[2];
+    if (one[3] >= 0 || one[3] < -INT32_MAX || axis < 1 || axis > x->n_dims) {
+        return false;
+    }
+    const int64_t size = x->dims[axis - 1];
+    int64_t start = one[0] < 0 ? one[0] + size : one[0];
+    int64_t end = one[1] < -size ? -1 : (one[1] < 0 ? one[1] + size : one[1]);
+    start = start > size - 1 ? size - 1 : start;
+    end = end > size ? size : end;
+    const int64_t n = start > end ? (start - end - 1) / -one[3] + 1 : 0;
+    return start >= 0 && dunlin__onnx_pick_backwards(node, (int32_t)axis - 1, start, n, one[3]);
+}
+
 bool dunlin__onnx_fold_slice(dunlin_onnx_node *node)
 {
     const dunlin_net_value *input = dunlin__onnx_known_value(node, 0);
@@ -148,6 +171,9 @@ bool dunlin__onnx_fold_slice(dunlin_onnx_node *node)
         return false;
     }
     const dunlin_shape x = input->shape;
+    if (turn(node, &x)) {
+        return true;
+    }
     const int32_t n = read_cuts(node, &x, cuts);
     if (n < 0 || (n == 1 && cuts[0].step == 1)) {
         return false; /* the row's own, or refused by it */

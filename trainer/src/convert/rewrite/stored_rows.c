@@ -5,6 +5,25 @@
 
 #include <string.h>
 
+/* The tensor as a whole, behind the batch. */
+static bool is_whole_for_each(const dunlin_onnx_node *node, const dunlin_shape *stored)
+{
+    dunlin_onnx_vector wanted;
+    const bool is_number = stored->n_dims == 0;
+    if (strcmp(dunlin__onnx_op_type(node), "Tile") == 0 ||
+        !dunlin__onnx_vector_input(node, 1, &wanted) || !dunlin_onnx_is_samples(&wanted, 0) ||
+        wanted.n != (is_number ? 2 : stored->n_dims + 1) ||
+        (stored->n_dims > 1 && stored->dims[0] == 1)) {
+        return false;
+    }
+    for (int32_t i = 1; i < wanted.n; i++) {
+        if (wanted.is_batch[i] || wanted.items[i] != (is_number ? 1 : stored->dims[i - 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The tensor's first dimension, of one, becomes the batch; the others stay. */
 static bool is_for_each_sample(const dunlin_onnx_node *node, const dunlin_shape *stored)
 {
@@ -32,7 +51,8 @@ bool dunlin__onnx_fold_stored_rows(dunlin_onnx_node *node)
         input->meaning != DUNLIN_ONNX_TENSOR || input->is_transposed ||
         import->file->tensors[input->index].type != DUNLIN_ONNX_FLOAT ||
         import->net->input == DUNLIN_NET_NONE ||
-        !is_for_each_sample(node, &import->file->tensors[input->index].shape)) {
+        !(is_for_each_sample(node, &import->file->tensors[input->index].shape) ||
+          is_whole_for_each(node, &import->file->tensors[input->index].shape))) {
         return false;
     }
     dunlin_net_node made = {

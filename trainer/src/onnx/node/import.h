@@ -36,6 +36,7 @@ typedef enum dunlin_onnx_mix {
 typedef struct dunlin_onnx_batch {
     int32_t n_before; /* dimensions of a sample */
     dunlin_onnx_mix mix;
+    int64_t n_run; /* OUTER: rows of a sample that follow each other; 0: all of them */
 } dunlin_onnx_batch;
 
 typedef enum dunlin_onnx_meaning {
@@ -117,6 +118,7 @@ typedef struct dunlin_onnx_import {
     int64_t fixed_batch; /* that the file's inputs say; 0: none, or not the same */
     dunlin_onnx_binding *bindings;
     size_t n_bindings, bindings_capacity;
+    size_t n_copies;    /* behind the bindings: without a name, for one node alone */
     dunlin_name *names; /* of the bindings, sorted */
     uint32_t *refs;     /* for each of the file's names: its binding, or NONE */
     uint8_t *asked;     /* for each attribute: an operator has looked at it */

@@ -1,6 +1,6 @@
 /*
- * layer_norm.c - normalisation over the last dimension, with a scale and a shift (Ba, Kiros, Hinton
- * 2016), or about 0 with a scale alone (RMSNorm, Zhang and Sennrich 2019).
+ * layer_norm.c - normalisation over the last dimension, or over the last ones, with a scale and a
+ * shift (Ba, Kiros, Hinton 2016), or about 0 with a scale alone (RMSNorm, Zhang and Sennrich 2019).
  *
  * Backward is one op: the gradient of the input as a map, those of scale and shift as a reducer.
  */
@@ -9,6 +9,7 @@
 #include <mem/support.h>
 
 #include <inttypes.h>
+#include <string.h>
 
 typedef struct layer_norm_params {
     int64_t rows_per_sample;
@@ -120,7 +121,7 @@ static const dunlin_step_kernel backward_both =
 static layer_norm_params node_params(const dunlin_net *net, const dunlin_net_node *node)
 {
     const dunlin_net_value *x = &net->values[node->inputs[0]];
-    const int64_t width = x->shape.dims[x->shape.n_dims - 1];
+    const int64_t width = net->params[node->params[GAMMA]].n_elements;
     return (layer_norm_params){.rows_per_sample = dunlin__value_elements(x) / width,
                                .width = width,
                                .eps = node->u.layer_norm.eps,
@@ -195,7 +196,12 @@ static dunlin_status infer(dunlin_net *net, dunlin_net_node *node, dunlin_error 
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
                             "node '%.100s': epsilon %g must be in (0, 1]", node->name, (double)eps);
     }
-    const dunlin_shape wanted = {1, {x->dims[x->n_dims - 1]}};
+    /* As many dimensions as the scale has. */
+    const int32_t n_scale =
+        dunlin__op_has_param(node, GAMMA) ? net->params[node->params[GAMMA]].shape.n_dims : 1;
+    const int32_t n_normed = n_scale < 1 || n_scale > x->n_dims ? 1 : n_scale;
+    dunlin_shape wanted = {.n_dims = n_normed};
+    memcpy(wanted.dims, x->dims + x->n_dims - n_normed, (size_t)n_normed * sizeof x->dims[0]);
     DUNLIN_TRY(dunlin__op_want_param(net, node, GAMMA, &wanted, DUNLIN_PARAM_PLAIN, error));
     if (!node->u.layer_norm.is_about_zero) {
         DUNLIN_TRY(dunlin__op_want_param(net, node, BETA, &wanted, DUNLIN_PARAM_PLAIN, error));
@@ -216,9 +222,14 @@ static dunlin_status from_onnx(dunlin_onnx_node *onnx, dunlin_net *net, dunlin_n
     }
     const int32_t n_dims = net->values[node->inputs[0]].shape.n_dims;
     const int64_t axis = dunlin__onnx_int(onnx, "axis", -1);
-    if (axis != -1 && axis != n_dims) {
-        return dunlin__onnx_reject(onnx, "axis", "is %" PRId64 "; only the last one is trained",
-                                   axis);
+    const int64_t n_normed = axis < 0 ? -axis : n_dims + 1 - axis;
+    const int32_t n_scale = net->params[node->params[GAMMA]].shape.n_dims;
+    if (n_normed < 1 || n_normed > n_dims || n_normed != n_scale) {
+        return dunlin__onnx_reject(onnx, "axis",
+                                   "is %" PRId64 " of %" PRId32
+                                   " dimensions, the scale has %" PRId32
+                                   "; only the last ones, which the scale has too, are trained",
+                                   axis, n_dims + 1, n_scale);
     }
     return DUNLIN_OK;
 }
@@ -254,7 +265,6 @@ static void write_about_zero(dunlin_onnx_writer *writer, const dunlin_net_node *
 
 static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dunlin_net_node *node)
 {
-    (void)net;
     if (node->u.layer_norm.is_about_zero) {
         write_about_zero(writer, node);
         return;
@@ -263,7 +273,7 @@ static void to_onnx(dunlin_onnx_writer *writer, const dunlin_net *net, const dun
     dunlin__onnx_add_value(writer, node->inputs[0]);
     dunlin__onnx_add_param(writer, node->params[GAMMA]);
     dunlin__onnx_add_param(writer, node->params[BETA]);
-    dunlin__onnx_attr_int(writer, "axis", -1);
+    dunlin__onnx_attr_int(writer, "axis", -net->params[node->params[GAMMA]].shape.n_dims);
     dunlin__onnx_attr_float(writer, "epsilon", node->u.layer_norm.eps);
     dunlin__onnx_end_node(writer);
 }

@@ -45,23 +45,27 @@ static void backward(dunlin_emit *emit, const dunlin_net_node *node)
                          &out);
 }
 
-/* A parameter (1, ...): a sample has all but the first dimension. */
+/* A parameter (1, ...): a sample has all but the first dimension; of any other it has all of it, of
+ * one number a row of one. */
 static dunlin_status infer_param(dunlin_net *net, const dunlin_net_node *node, dunlin_error *error)
 {
     dunlin_net_param *param = &net->params[node->params[0]];
     const dunlin_shape *shape = &param->shape;
-    if (node->inputs[0] != net->input || shape->n_dims < 2 || shape->dims[0] != 1) {
-        char text[DUNLIN_OP_SHAPE_TEXT_BYTES];
+    if (node->inputs[0] != net->input) {
         return dunlin__fail(error, DUNLIN_MODEL, "net", 0,
-                            "node '%.80s' repeats '%.80s' %.60s for each sample of an input: its "
-                            "first dimension must be 1",
-                            node->name, param->name, dunlin__op_shape_text(shape, text));
+                            "node '%.80s' repeats '%.80s' for each sample of what is no input of "
+                            "the network",
+                            node->name, param->name);
     }
+    const int32_t first = shape->n_dims > 1 && shape->dims[0] == 1 ? 1 : 0;
     param->layout = DUNLIN_PARAM_PLAIN;
     dunlin_net_value *y = &net->values[node->output];
     y->layout = DUNLIN_LAYOUT_PLAIN;
-    y->shape = (dunlin_shape){.n_dims = shape->n_dims - 1};
-    memcpy(y->shape.dims, shape->dims + 1, (size_t)y->shape.n_dims * sizeof shape->dims[0]);
+    y->shape = (dunlin_shape){.n_dims = shape->n_dims - first};
+    memcpy(y->shape.dims, shape->dims + first, (size_t)y->shape.n_dims * sizeof shape->dims[0]);
+    if (shape->n_dims == 0) {
+        y->shape = (dunlin_shape){1, {1}};
+    }
     return DUNLIN_OK;
 }
 
