@@ -13,8 +13,10 @@ import torch.nn as nn
 import torchvision
 
 import layers
+import pixels
 import sensors
 import sequences as seq
+import signals
 
 OPSET = 17
 IMAGE, SENSOR, LAYER, DENSE, CELLS, ATTENTION, TEXT = (
@@ -22,7 +24,8 @@ IMAGE, SENSOR, LAYER, DENSE, CELLS, ATTENTION, TEXT = (
 
 # Of one example: its shape; whole numbers below `high` where that is set.
 Input = collections.namedtuple('Input', 'shape high', defaults=(None,))
-Network = collections.namedtuple('Network', 'name kind make inputs')
+# `outputs`: how many it has; called y, y1, y2 in the file.
+Network = collections.namedtuple('Network', 'name kind make inputs outputs', defaults=(1,))
 
 
 def vision(name, **options):
@@ -129,9 +132,62 @@ def sequence_networks():
     return [Network(*row) for row in made]
 
 
+def paper_networks():
+    """Of pixels.py and signals.py."""
+    image, wide, ids = [Input((3, 32, 32))], [Input((3, 64, 64))], [Input((16,), signals.IDS)]
+    window, sound, one = [Input((6, 64))], [Input((20, 60))], Input((), signals.IDS)
+    made = [
+        ('convnext_v1', IMAGE, pixels.ConvNext, image),
+        ('convnext_v2', IMAGE, lambda: pixels.ConvNext(True), image),
+        ('mlp_mixer', IMAGE, pixels.Mixer, image),
+        ('gmlp', IMAGE, pixels.Gmlp, image),
+        ('mobilevit', ATTENTION, pixels.MobileVit, image),
+        ('cvt', ATTENTION, pixels.Cvt, image),
+        ('efficientformer', ATTENTION, pixels.EfficientFormer, image),
+        ('ghostnet', IMAGE, pixels.Ghost, image),
+        ('repvgg', IMAGE, pixels.RepVgg, image),
+        ('cbam', IMAGE, pixels.Cbam, image),
+        ('eca', IMAGE, pixels.Eca, image),
+        ('coordinate_attention', IMAGE, pixels.CoordinateAttention, image),
+        ('selective_kernels', IMAGE, pixels.Selective, image),
+        ('axial_attention', ATTENTION, pixels.Axial, image),
+        ('non_local', ATTENTION, pixels.NonLocal, image),
+        ('global_context', ATTENTION, pixels.Involved, image),
+        ('unet_plus', DENSE, pixels.UnetPlus, image),
+        ('feature_pyramid', DENSE, pixels.Pyramid, wide, 2),
+        ('segformer', DENSE, pixels.SegFormer, wide),
+        ('two_tasks', IMAGE, pixels.TwoTasks, image, 3),
+        ('film', IMAGE, pixels.Conditioned, [*image, Input((8,))]),
+        ('tcn_dilated', SENSOR, signals.DilatedTcn, window),
+        ('wavenet', SENSOR, signals.WaveNet, window),
+        ('conformer', ATTENTION, signals.Conformer, [Input((50, 20))]),
+        ('patchtst', ATTENTION, signals.PatchTst, [Input((96, 3))]),
+        ('patchtst_without_norm', ATTENTION, lambda: signals.PatchTst(is_normed=False), [Input((96, 3))]),
+        ('dlinear', SENSOR, signals.DLinear, [Input((96, 3))]),
+        ('inception_time', SENSOR, signals.InceptionTime, window),
+        ('x_vectors', SENSOR, signals.Vectors, sound),
+        ('attentive_pooling', SENSOR, signals.AttentivePooling, sound),
+        ('deepfm', TEXT, signals.DeepFm, [Input((5,), signals.IDS)]),
+        ('wide_and_deep', TEXT, signals.WideDeep, [Input((7,)), Input((3,), 10)]),
+        ('neumf', TEXT, signals.NeuMf, [one, one]),
+        ('cross_network', TEXT, signals.CrossNet, [Input((5,), signals.IDS)]),
+        ('ft_transformer', ATTENTION, signals.TabTransformer, [Input((7,))]),
+        ('distilbert', ATTENTION, signals.DistilBert, [*ids, Input((16,), 2), Input((16,), 2)]),
+        ('t5_encoder', ATTENTION, signals.T5, ids),
+        ('llama', ATTENTION, signals.Llama, ids),
+        ('alibi', ATTENTION, signals.Alibi, ids),
+        ('two_towers', ATTENTION, signals.TwoTowers, [*image, Input((12,), signals.IDS)]),
+        ('experts', SENSOR, signals.Experts, [Input((32,))], 2),
+        ('fourier_features', SENSOR, signals.Fourier, [Input((2,))]),
+        ('autoencoder_kl', SENSOR, signals.AutoencoderVae, [Input((32,))], 2),
+        ('late_interaction', TEXT, signals.BiasedRelations, [Input((8,), signals.IDS), Input((20,), signals.IDS)]),
+    ]
+    return [Network(*row) for row in made]
+
+
 def all_networks():
     single = [Network('layer_' + name, LAYER, make, [Input((3, 17, 17))]) for name, make in layers.LAYERS.items()]
-    return torchvision_networks() + sensor_networks() + sequence_networks() + single
+    return torchvision_networks() + sensor_networks() + sequence_networks() + paper_networks() + single
 
 
 def draw(network, n, generator):
@@ -140,10 +196,15 @@ def draw(network, n, generator):
             else torch.randint(0, one.high, (n, *one.shape), generator=generator) for one in network.inputs]  # fmt: skip
 
 
+def output_names(network):
+    return ['y', *['y%d' % i for i in range(1, network.outputs)]]
+
+
 def export(model, network, path):
     """'train', or 'eval' where PyTorch cannot export for training; None and the exporter's complaint where neither works."""
     examples = tuple(draw(network, 2, torch.Generator().manual_seed(1)))
     names = ['x%d' % i if len(examples) > 1 else 'x' for i in range(len(examples))]
+    outputs = output_names(network)
     complaint = ''
     for mode in ('train', 'eval'):
         is_train = mode == 'train'
@@ -153,7 +214,7 @@ def export(model, network, path):
                 warnings.simplefilter('ignore')
                 torch.onnx.export(model, examples, path, opset_version=OPSET, do_constant_folding=not is_train,
                                   training=torch.onnx.TrainingMode.TRAINING if is_train else torch.onnx.TrainingMode.EVAL,
-                                  input_names=names, output_names=['y'], dynamic_axes={name: {0: 'N'} for name in [*names, 'y']})
+                                  input_names=names, output_names=outputs, dynamic_axes={name: {0: 'N'} for name in [*names, *outputs]})
             return mode, ''
         except Exception as error:  # the exporter raises whatever the network met
             complaint = complaint or str(error).strip().split('\n')[0]

@@ -7,6 +7,7 @@
  * again when they are used up. Prints the loss of each step; writes FOLDER/outputs.f32, what the
  * trained network predicts for all examples, and FOLDER/trained.onnx.
  */
+#include <dunlin/pixels.h>
 #include <dunlin/trainer.h>
 #include <dunlin/trainer_advanced.h>
 
@@ -125,7 +126,7 @@ static int open_data(job *all, const char *folder)
     size_t n_bytes = 0;
     size_t n_answer_bytes = 0;
     all->n_inputs = count(&shape);
-    all->n_outputs = dunlin_model_n_outputs(all->model);
+    all->n_outputs = dunlin_model_n_outputs(all->model) * dunlin_model_n_labels(all->model);
     all->examples = read_file(folder, "examples.f32", &n_bytes);
     all->answers = read_file(folder, "answers", &n_answer_bytes);
     if (all->examples == NULL || all->answers == NULL) {

@@ -41,6 +41,11 @@ def load(program, path, flags=()):
     return 'no', '; '.join(cause(line) for line in lines)
 
 
+def flags(outputs):
+    """Several outputs are all trained."""
+    return ['--outputs', ','.join(outputs)] if len(outputs) > 1 else []
+
+
 def lost(table, rows):
     """Names the networks that the table has as loaded and that do not load, and those that it does not have; the status."""
     with open(table, newline='') as file:
@@ -94,7 +99,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(args.keep or folder, network.name + '.onnx')
             mode, complaint = networks.export(network.make(), network, path)
-            loads, causes = load(args.program, path) if mode else ('no', 'PyTorch cannot export it: ' + complaint)
+            loads, causes = load(args.program, path, flags(networks.output_names(network))) if mode else ('no', 'PyTorch cannot export it: ' + complaint)
         rows.append([network.name, network.kind, mode or 'none', loads, causes, *made])
         print('%-36s %-22s %-5s %-3s %s' % tuple(rows[-1][:5]), flush=True)
         total = sums.setdefault(network.kind, [0, 0])

@@ -88,6 +88,10 @@ def export(model, network, path):
     for tensor in file.graph.initializer:
         if tensor.name in state:
             tensor.CopyFrom(numpy_helper.from_array(state[tensor.name].numpy(), tensor.name))
+    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    stored = {tensor.name for tensor in file.graph.initializer}
+    if trained <= stored:  # buffers are not trained; of a weight that two names have the file has one
+        onnx.helper.set_model_props(file, {'dunlin.trained': '\n'.join(sorted(trained))})
     onnx.save(file, path)
     return ''
 
