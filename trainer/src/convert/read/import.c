@@ -91,11 +91,11 @@ static dunlin_status bind_names(dunlin_onnx_import *import)
     /* One more than needed, so that nothing is allocated with a size of 0. */
     size_t n_names = file->n_names + 1;
     size_t n = file->n_tensors + file->n_inputs + 1;
-    /* One an operator for a stored input that becomes a value for it alone. */
     for (size_t i = 0; i < file->n_ops; i++) {
-        n += file->ops[i].outputs.n + 1;
+        n += file->ops[i].outputs.n;
     }
     import->bindings_capacity = n;
+    import->names_capacity = n;
     import->bindings = dunlin__alloc_array(alloc, n, sizeof *import->bindings);
     import->refs = dunlin__alloc_array(alloc, n_names, sizeof *import->refs);
     import->asked = dunlin__alloc_zeroed(alloc, file->n_attributes + 1, 1);
@@ -112,9 +112,9 @@ static void free_import(dunlin_onnx_import *import)
     const dunlin_onnx_file *file = import->file;
     const dunlin_alloc *alloc = &file->alloc;
     size_t n_names = file->n_names + 1;
-    size_t n = import->bindings_capacity;
-    dunlin__free_array(alloc, import->bindings, n, sizeof *import->bindings);
-    dunlin__free_array(alloc, import->names, n, sizeof *import->names);
+    dunlin__free_array(alloc, import->bindings, import->bindings_capacity,
+                       sizeof *import->bindings);
+    dunlin__free_array(alloc, import->names, import->names_capacity, sizeof *import->names);
     dunlin__free_array(alloc, import->refs, n_names, sizeof *import->refs);
     dunlin__free_array(alloc, import->asked, file->n_attributes + 1, 1);
     dunlin__free_array(alloc, import->vectors, import->vectors_capacity, sizeof *import->vectors);

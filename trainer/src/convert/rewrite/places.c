@@ -201,11 +201,11 @@ static bool reshape_to(dunlin_onnx_node *node, dunlin_onnx_vector wanted)
     }
     const int64_t outer = before / left; /* of the dimension that has the batch */
     const int64_t rows = wanted.items[batch];
-    if (outer < 1 || before % left != 0 || rows % outer != 0) {
+    if (outer < 1 || before % left != 0 || rows % outer != 0 || rows / outer > INT32_MAX) {
         return false;
     }
     const bool is_inner = outer > 1 && rows == outer;
-    at = (place){.n_run = outer > 1 && !is_inner ? rows / outer : 0};
+    at = (place){.n_run = outer > 1 && !is_inner ? (int32_t)(rows / outer) : 0};
     for (int32_t i = 0; i < wanted.n; i++) {
         if (i == batch) {
             at.mix = rows == 1  ? DUNLIN_ONNX_MIX_NONE

@@ -151,21 +151,39 @@ static uint32_t copy_input(dunlin_onnx_node *node, uint32_t index)
 
 /* --- the node --- */
 
+/* A place behind the bindings; NONE after a failure. Bindings may move: pointers to them end here.
+ */
+static uint32_t add_copy(dunlin_onnx_import *import)
+{
+    void *bindings = import->bindings;
+    const size_t n = import->n_bindings + import->n_copies;
+    const bool has_room =
+        n < DUNLIN_NET_NONE &&
+        dunlin__grow_array(&import->file->alloc, &bindings, &import->bindings_capacity, n + 1,
+                           sizeof *import->bindings);
+    import->bindings = bindings;
+    if (!has_room) {
+        import->node_status = dunlin__onnx_fail_memory(import);
+        return DUNLIN_NET_NONE;
+    }
+    import->n_copies++;
+    return (uint32_t)n;
+}
+
 /* For this node alone the input is the value. */
 static bool bind_copy(dunlin_onnx_node *node, uint32_t index)
 {
     dunlin_onnx_import *import = node->import;
     const dunlin_onnx_binding *input = dunlin__onnx_input(node, index);
-    if (import->net->input == DUNLIN_NET_NONE ||
-        import->n_bindings + import->n_copies >= import->bindings_capacity) {
+    if (import->net->input == DUNLIN_NET_NONE) {
         return false;
     }
     const char *name = input->name;
     const uint32_t value = copy_input(node, index);
-    if (value == DUNLIN_NET_NONE) {
+    const uint32_t binding = value == DUNLIN_NET_NONE ? DUNLIN_NET_NONE : add_copy(import);
+    if (binding == DUNLIN_NET_NONE) {
         return false;
     }
-    const uint32_t binding = (uint32_t)(import->n_bindings + import->n_copies++);
     import->bindings[binding] = (dunlin_onnx_binding){.name = name,
                                                       .meaning = DUNLIN_ONNX_VALUE,
                                                       .index = value,
@@ -207,6 +225,24 @@ static int32_t side_of_part(const dunlin_onnx_node *node)
     return -1;
 }
 
+/* A stored tensor that meets what was computed from stored ones, with as many dimensions: a row of
+ * weights over its own length reads the same parameter twice, which must be of one kind of layer.
+ */
+static int32_t side_of_computed(const dunlin_onnx_node *node)
+{
+    for (int32_t side = 0; side < 2 && dunlin__onnx_n_inputs(node) == 2; side++) {
+        const dunlin_onnx_binding *input = dunlin__onnx_input(node, (uint32_t)side);
+        const dunlin_net_value *other = dunlin__onnx_known_value(node, (uint32_t)(1 - side));
+        if (other != NULL && is_stored(node, input) &&
+            dunlin__constant_may_be_weight(node, input) &&
+            dunlin__onnx_place_of(node, (uint32_t)(1 - side)).mix == DUNLIN_ONNX_MIX_SHARED &&
+            shape_of(node, input)->n_dims == other->shape.n_dims) {
+            return side;
+        }
+    }
+    return -1;
+}
+
 /* Of a product of an activation and a stored tensor: the latter. */
 static int32_t side_of_factor(const dunlin_onnx_node *node)
 {
@@ -242,7 +278,9 @@ bool dunlin__onnx_fold_stored_values(dunlin_onnx_node *node)
         return false;
     }
     if (is_in(op, of_one)) {
-        side = 0;
+        /* A number to the power of an activation is arithmetic.c's. */
+        const bool is_base = strcmp(op, "Pow") == 0 && dunlin__onnx_known_value(node, 1) != NULL;
+        side = is_base ? -1 : 0;
     } else if (strcmp(op, "MatMul") == 0) {
         side = is_many_matrices(node) ? 1 : 0;
     } else if (strcmp(op, "Gather") == 0) {
@@ -252,6 +290,7 @@ bool dunlin__onnx_fold_stored_values(dunlin_onnx_node *node)
     } else if (is_in(op, of_two)) {
         side = side_of_two(node);
         side = side < 0 ? side_of_part(node) : side;
+        side = side < 0 ? side_of_computed(node) : side;
     }
     return side >= 0 && is_stored(node, dunlin__onnx_input(node, (uint32_t)side)) &&
            bind_copy(node, (uint32_t)side) && dunlin__onnx_fold(node);

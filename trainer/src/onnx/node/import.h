@@ -36,7 +36,7 @@ typedef enum dunlin_onnx_mix {
 typedef struct dunlin_onnx_batch {
     int32_t n_before; /* dimensions of a sample */
     dunlin_onnx_mix mix;
-    int64_t n_run; /* OUTER: rows of a sample that follow each other; 0: all of them */
+    int32_t n_run; /* OUTER: rows of a sample that follow each other; 0: all of them */
 } dunlin_onnx_batch;
 
 typedef enum dunlin_onnx_meaning {
@@ -80,24 +80,24 @@ typedef struct dunlin_onnx_chance {
     double keep, factor;
 } dunlin_onnx_chance;
 
-/* What a name of the graph stands for. */
+/* What a name of the graph stands for; there may be many, so it is kept small. */
 typedef struct dunlin_onnx_binding {
     const char *name;
     dunlin_onnx_meaning meaning;
-    uint32_t index;     /* value of the net; tensor of the file; vector; norm; chance */
-    uint32_t root;      /* TENSOR: the binding that owns its parameter (itself, or what it views) */
-    uint32_t param;     /* TENSOR: of the net; NONE until a node asks */
-    uint32_t owner;     /* TENSOR: the op that asked */
-    bool is_transposed; /* TENSOR: of its root */
-    bool is_unknown;    /* VALUE: an issue was found before it, so it has no shape */
-    bool is_needed;     /* the output depends on it */
-    bool is_fixed;      /* TENSOR: the file's metadata says that it is not trained */
-    bool is_listed;     /* TENSOR: the file's metadata says that it is */
-    bool is_flat;       /* TENSOR: one sample's numbers in a row, their shape was not kept */
-    bool is_mask;       /* VALUE: of type BOOL in the file; 0 and 1 here */
-    uint32_t part_of;   /* TENSOR: rows of the weight of this binding, */
+    uint32_t index; /* value of the net; tensor of the file; vector; norm; chance */
+    uint32_t root;  /* TENSOR: the binding that owns its parameter (itself, or what it views) */
+    uint32_t param; /* TENSOR: of the net; NONE until a node asks */
+    uint32_t owner; /* TENSOR: the op that asked */
+    bool is_transposed : 1;  /* TENSOR: of its root */
+    bool is_unknown : 1;     /* VALUE: an issue was found before it, so it has no shape */
+    bool is_needed : 1;      /* the output depends on it */
+    bool is_fixed : 1;       /* TENSOR: the file's metadata says that it is not trained */
+    bool is_listed : 1;      /* TENSOR: the file's metadata says that it is */
+    bool is_flat : 1;        /* TENSOR: one sample's numbers in a row, their shape was not kept */
+    bool is_mask : 1;        /* VALUE: of type BOOL in the file; 0 and 1 here */
+    dunlin_onnx_batch place; /* VALUE */
+    uint32_t part_of;        /* TENSOR: rows of the weight of this binding, */
     int64_t part_first, part_rows; /* from this row on; no rows: it is no part */
-    dunlin_onnx_batch place;       /* VALUE */
 } dunlin_onnx_binding;
 
 /* Issues of one kind. Texts that are not here are the file's. */
@@ -118,10 +118,11 @@ typedef struct dunlin_onnx_import {
     int64_t fixed_batch; /* that the file's inputs say; 0: none, or not the same */
     dunlin_onnx_binding *bindings;
     size_t n_bindings, bindings_capacity;
-    size_t n_copies;    /* behind the bindings: without a name, for one node alone */
+    size_t n_copies; /* behind the bindings: without a name, for one node alone; the array grows */
     dunlin_name *names; /* of the bindings, sorted */
-    uint32_t *refs;     /* for each of the file's names: its binding, or NONE */
-    uint8_t *asked;     /* for each attribute: an operator has looked at it */
+    size_t names_capacity;
+    uint32_t *refs; /* for each of the file's names: its binding, or NONE */
+    uint8_t *asked; /* for each attribute: an operator has looked at it */
     dunlin_onnx_vector *vectors;
     size_t n_vectors, vectors_capacity;
     dunlin_onnx_norm *norms;
