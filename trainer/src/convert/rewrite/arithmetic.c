@@ -201,7 +201,25 @@ static bool is_trained_exponent(const dunlin_onnx_node *node, const dunlin_onnx_
            (is_cut || node->import->bindings[exponent->root].is_listed);
 }
 
-/* x^p with a trained p: e^(p log x), of positive x. */
+/* An exponent that is computed from weights, with as many dimensions as x has; NONE: it is none, or
+ * after a failure. */
+static uint32_t computed_exponent(dunlin_onnx_node *node, int32_t n_dims)
+{
+    const uint32_t value = dunlin__onnx_value_input(node, 1);
+    const dunlin_net_value *p = dunlin__onnx_known_value(node, 1);
+    if (p == NULL || dunlin__onnx_input(node, 1)->place.mix != DUNLIN_ONNX_MIX_SHARED ||
+        dunlin__value_elements(p) != 1) {
+        return DUNLIN_NET_NONE;
+    }
+    dunlin_net_node made = of_value(DUNLIN_OP_RESHAPE, value);
+    made.u.reshape.shape.n_dims = n_dims;
+    for (int32_t d = 0; d < n_dims; d++) {
+        made.u.reshape.shape.dims[d] = 1;
+    }
+    return p->shape.n_dims == n_dims ? value : dunlin__onnx_make(node, &made, "/exponent");
+}
+
+/* x^p with a trained p, or one number that is computed from weights: e^(p log x), of positive x. */
 static bool power(dunlin_onnx_node *node)
 {
     const dunlin_net_value *x = dunlin__onnx_known_value(node, 0);
@@ -211,8 +229,9 @@ static bool power(dunlin_onnx_node *node)
         return false;
     }
     const bool is_value = dunlin__onnx_known_value(node, 1) != NULL;
-    if (!is_value && !is_trained_exponent(node, exponent)) {
-        return false;
+    const uint32_t computed = is_value ? computed_exponent(node, x->shape.n_dims) : DUNLIN_NET_NONE;
+    if (is_value ? computed == DUNLIN_NET_NONE : !is_trained_exponent(node, exponent)) {
+        return node->import->is_rejected;
     }
     dunlin_net_node made = of_value(DUNLIN_OP_UNARY, dunlin__onnx_value_input(node, 0));
     made.u.unary.fn = DUNLIN_UNARY_LOG;
@@ -220,7 +239,7 @@ static bool power(dunlin_onnx_node *node)
     made = of_value(DUNLIN_OP_BINARY, log_x);
     made.u.binary.fn = DUNLIN_BINARY_MUL;
     if (is_value) {
-        made.inputs[made.n_inputs++] = dunlin__onnx_value_input(node, 1);
+        made.inputs[made.n_inputs++] = computed;
     } else {
         made.params[made.n_params++] = dunlin__onnx_param_input(node, 1);
     }
