@@ -192,8 +192,9 @@ def no_parameters_of(path):
     made, file = {}, onnx.shape_inference.infer_shapes(onnx.load(path))
     shapes = {tensor.name: (tensor.dims, tensor.data_type) for tensor in file.graph.initializer}
     shapes.update({one.output[0]: (one.attribute[0].t.dims, one.attribute[0].t.data_type) for one in file.graph.node if one.op_type == 'Constant'})
+    inputs = {one.name for one in file.graph.input}  # ids: a sum of other whole numbers is one of sizes
     for one in file.graph.node:
-        if one.op_type == 'Add' and one.input[1] in shapes and shapes[one.input[1]][1] == TensorProto.INT64 and len(shapes[one.input[1]][0]) == 1:
+        if one.op_type == 'Add' and one.input[0] in inputs and one.input[1] in shapes and shapes[one.input[1]][1] == TensorProto.INT64 and len(shapes[one.input[1]][0]) == 1:
             made[one.output[0] + '/stored'] = shapes[one.input[1]][0][0]
         if one.op_type == 'Gather' and one.input[1] in shapes and len(shapes[one.input[1]][0]) > 0 and one.attribute[0].i != 0:
             size = {'/Gather_3': 6}.get(one.name, 3)

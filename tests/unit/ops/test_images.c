@@ -276,7 +276,13 @@ Test(images, a_whole_parameter_for_each_sample)
         node->n_params = 1;
         const uint32_t copy = finish();
         cr_assert_eq(net.values[copy].shape.n_dims, i == 1 ? 1 : shapes[i].n_dims);
-        end(join(x, apply(copy, DUNLIN_UNARY_TANH, 0.0F, 0.0F), DUNLIN_BINARY_MUL));
+        node =
+            make_node(&net, DUNLIN_OP_RESHAPE, &copy, 1); /* two values have as many dimensions */
+        node->u.reshape.shape = (dunlin_shape){3, {1, 1, 1}};
+        for (int32_t d = 0; d < shapes[i].n_dims; d++) {
+            node->u.reshape.shape.dims[3 - shapes[i].n_dims + d] = shapes[i].dims[d];
+        }
+        end(join(x, apply(finish(), DUNLIN_UNARY_TANH, 0.0F, 0.0F), DUNLIN_BINARY_MUL));
         check(1410 + i);
         reopen();
     }
