@@ -172,6 +172,7 @@ def make_refused(folder):
                  node('Gemm', ['f', 'v'], ['y'], name='fc')],
         'outside': [node('Gather', ['x', 'far'], ['c'], name='order', axis=2), node('Flatten', ['c'], ['y'], name='flat')],
         'norm': [node('LayerNormalization', ['x', 'm', 'm'], ['n'], name='norm', axis=2), node('Flatten', ['n'], ['y'], name='flat')],
+        'power': [node('Tanh', ['x'], ['t'], name='tanh'), node('Pow', ['x', 't'], ['p'], name='power'), node('Flatten', ['p'], ['y'], name='flat')],
         'size': [node('Reshape', ['x', 'wrong'], ['y'], name='shape')],
         'batch': [node('Softmax', ['x'], ['s'], name='softmax', axis=0), node('Flatten', ['s'], ['y'], name='flat')],
     }  # fmt: skip

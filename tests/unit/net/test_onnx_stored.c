@@ -222,6 +222,7 @@ Test(onnx_stored, faults_are_named)
                  {"gemm", "'fc': input 1 is computed from stored weights"},
                  {"outside", "index 1 is 4; the dimension has 4"},
                  {"norm", "'norm'"},
+                 {"power", "Pow 'power'"},
                  {"size", "(-1, 3) is asked of samples of (2, 4)"},
                  {"batch", "'softmax'"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
