@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#define ORDER_MOST 262144.0
+#define ORDER_MOST 262144
 #define ROUND_UP (1 + 1e-9)
 
 double dunlin__secagg_skellam_moment(const dunlin__secagg_skellam *sum, double order)
@@ -29,7 +29,8 @@ double dunlin__secagg_skellam_epsilon(const dunlin__secagg_skellam *sum, uint64_
         return 0;
     }
     /* Each order gives a bound, so not all of the large ones need to be tried. */
-    for (double order = 2; order <= ORDER_MOST; order = fmax(order + 1, floor(order * 1.01))) {
+    for (int32_t n = 2; n <= ORDER_MOST; n = (int32_t)fmax((double)n + 1, (double)n * 1.01)) {
+        const double order = (double)n;
         const double moment = (double)n_rounds * dunlin__secagg_skellam_moment(sum, order);
         const double more = order - 1;
         best = fmin(best, moment + log(more) - log(order) - (log(delta) + log(order)) / more);

@@ -117,7 +117,7 @@ static void find_weights(dunlin__server *server, const bool *has_credit,
 void dunlin__tiers_begin(dunlin__server *server, double *room)
 {
     dunlin__round_choice *choice = &server->choice;
-    bool has_credit[DUNLIN_SERVER_TIERS];
+    bool has_credit[DUNLIN_SERVER_TIERS] = {false};
     double weights[DUNLIN_SERVER_TIERS];
     choice->n_tiers = server->task.selection.n_tiers;
     choice->is_open = find_ends(server, room) < LEAST_KNOWN * choice->n_tiers;
