@@ -216,7 +216,6 @@ expect 1 "sort" "$bin/dunlin-study" curve --dataset "csv:$work/table,label=sort"
 expect 1 "mnist is read from files" "$bin/dunlin-study" curve --dataset mnist --out "$work/x"
 expect 2 "synthetic goes with" "$bin/dunlin-study" curve --data synthetic --dataset mnist --out "$work/x"
 expect 2 "image 4:\|image" "$bin/dunlin-study" curve --image 4 --out "$work/x"
-expect 2 "federated trains at the size" "$bin/dunlin-study" federated --image 32 --out "$work/x"
 
 # A grid: rates for each batch chosen on a validation split, one seed for tuning and others for the runs, ghosts as policies; the same in one
 # process and in three, and where it goes on after a kill.
