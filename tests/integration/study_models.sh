@@ -3,25 +3,7 @@
 # network takes, each kind of network with examples that it takes, fleets whose settings do not fit, a phone's battery.
 # study_models.sh BIN-FOLDER
 set -euo pipefail
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset DUNLIN_DATA
-
-fail() {
-    echo "study_models.sh: $*"
-    exit 1
-}
-
-# expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
-expect() {
-    local wanted=$1 text=$2 got=0
-    shift 2
-    "$@" >/dev/null 2>"$work/error" || got=$?
-    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
-        fail "$* gave $got and: $(cat "$work/error")"
-    fi
-}
+. "$(dirname "$0")/study_tools.sh"
 
 study() {
     "$bin/dunlin-study" "$@" --quick --seeds 1 --no-times --swap-dir /var/tmp >>"$work/out"

@@ -3,25 +3,7 @@
 # without the columns of clocks and of PyTorch, an interrupted study that goes on, filters that leave nothing. PyTorch is
 # played by a script, and run as it is where there is one. study_papers.sh BIN-FOLDER
 set -euo pipefail
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset DUNLIN_DATA
-
-fail() {
-    echo "study_papers.sh: $*"
-    exit 1
-}
-
-# expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
-expect() {
-    local wanted=$1 text=$2 got=0
-    shift 2
-    "$@" >/dev/null 2>"$work/error" || got=$?
-    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
-        fail "$* gave $got and: $(cat "$work/error")"
-    fi
-}
+. "$(dirname "$0")/study_tools.sh"
 
 study() {
     "$bin/dunlin-study" "$@" --data synthetic --swap-dir /var/tmp >>"$work/out"

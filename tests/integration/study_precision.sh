@@ -3,25 +3,7 @@
 # rows; tables that repeat to the byte without the clock's columns, in one process and in two, and after an interruption; what a
 # network has not in a precision, by name; energy where it is counted. study_precision.sh BIN-FOLDER
 set -euo pipefail
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-unset DUNLIN_DATA
-
-fail() {
-    echo "study_precision.sh: $*"
-    exit 1
-}
-
-# expect STATUS TEXT COMMAND...: the exit status, and one line on stderr that says TEXT.
-expect() {
-    local wanted=$1 text=$2 got=0
-    shift 2
-    "$@" >/dev/null 2>"$work/error" || got=$?
-    if [ "$got" != "$wanted" ] || ! grep -q -- "$text" "$work/error" || [ "$(wc -l <"$work/error")" -gt 1 ]; then
-        fail "$* gave $got and: $(cat "$work/error")"
-    fi
-}
+. "$(dirname "$0")/study_tools.sh"
 
 study() {
     "$bin/dunlin-study" precision --quick --data synthetic --seeds 1 --steps 1 --max-processor-minutes 0 "$@" >>"$work/out"
