@@ -166,8 +166,7 @@ do_build-asan() { cmake --preset asan && build_for asan -- "${asan_tests[@]}"; }
 do_tests-asan() { run_tests asan "${asan_tests[@]}" -j2; }
 do_build-tsan() { configure_and_build tsan; }
 do_tests-tsan() { run_tests tsan -j2; }
-# bench_client is run by client_size.sh.
-do_build-release() { cmake --preset release -DDUNLIN_WERROR=ON && build_for release bench_client -- "${release_tests[@]}"; }
+do_build-release() { cmake --preset release -DDUNLIN_WERROR=ON && build_for release -- "${release_tests[@]}"; }
 do_tests-release() { run_tests release "${release_tests[@]}" -j2; }
 do_arm64-root() { sdk/package/foreign-root.sh arm64 build/arm64-root; }
 do_build-arm64() { cmake --preset arm64 && build_for arm64 -- -R "$on_arm64"; }

@@ -4,7 +4,7 @@
     needed.py BUILD-FOLDER CTEST-ARGUMENT...    as needed.py build/asan --preset asan -L quick
 
 One line, after the folders of what is not a test and is built in any case. The programs need not be there yet: they are read
-from what CMake has written, with all that a test is told by its path.
+from what CMake has written: all that a test is told by its path, and what it names as REQUIRED_FILES.
 """
 import json
 import pathlib
@@ -36,14 +36,17 @@ def words_of_tests(build):
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     shown = subprocess.run(["ctest", *sys.argv[2:], "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
-    names = [test["name"] for test in json.loads(shown)["tests"]]
+    chosen = json.loads(shown)["tests"]
+    names = [test["name"] for test in chosen]
     if not names:
         sys.exit("needed.py: no test is chosen by %s" % " ".join(sys.argv[2:]))
     linked, folders = programs(build)
     told = words_of_tests(build)
     wanted = {word for name in names for word in told[name]}
-    chosen = [path for path in linked if str(build / path) in wanted or "/" not in path]
-    print(" ".join([folder + "/all" for folder in ALWAYS if folder in folders] + sorted(chosen)))
+    for test in chosen:
+        wanted.update(path for each in test["properties"] if each["name"] == "REQUIRED_FILES" for path in each["value"])
+    targets = [path for path in linked if str(build / path) in wanted or "/" not in path]
+    print(" ".join([folder + "/all" for folder in ALWAYS if folder in folders] + sorted(targets)))
 
 
 if __name__ == "__main__":

@@ -141,16 +141,22 @@ ALWAYS_INLINE bool tile_has_row(const band_tile *tile, int64_t k)
     return k >= tile->first_row && k < tile->end_row;
 }
 
+/* What a tile's code is made for: literals. */
+typedef struct tile_kinds {
+    bool is_inside; /* every column of it is */
+    bool is_half;   /* its source holds bfloat16 */
+} tile_kinds;
+
 /* Stride 1, source row k; false after the last one. */
-ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, bool is_inside, bool is_half,
-                            tile_state *state, vfloat *begun, vfloat *middle, vfloat *ended)
+ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, tile_kinds kinds, tile_state *state,
+                            vfloat *begun, vfloat *middle, vfloat *ended)
 {
     if (k < tile->n_rows) {
         tile_begin(tile, begun);
     }
     if (tile_has_row(tile, k)) {
         vfloat x[TILE_PIXELS + TILE_TAPS - 1];
-        tile_load(tile, state, k, 1, is_inside, is_half, x);
+        tile_load(tile, state, k, 1, kinds.is_inside, kinds.is_half, x);
         if (k < tile->n_rows) {
             tile_taps(x, state->w, 1, begun);
         }
@@ -162,13 +168,13 @@ ALWAYS_INLINE bool tile_row(const band_tile *tile, int64_t k, bool is_inside, bo
         }
     }
     if (k > 1) {
-        tile_end(tile, k - 2, is_inside, ended, state);
+        tile_end(tile, k - 2, kinds.is_inside, ended, state);
     }
     return k <= tile->n_rows;
 }
 
 /* Stride 2, source rows 2 t and 2 t + 1; false after the last. */
-ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_inside, bool is_half,
+ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, tile_kinds kinds,
                                  tile_state *state, vfloat *begun, vfloat *ended)
 {
     vfloat x[(TILE_PIXELS - 1) * 2 + TILE_TAPS];
@@ -177,7 +183,7 @@ ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_insid
         tile_begin(tile, begun);
     }
     if (tile_has_row(tile, 2 * t)) {
-        tile_load(tile, state, 2 * t, 2, is_inside, is_half, x);
+        tile_load(tile, state, 2 * t, 2, kinds.is_inside, kinds.is_half, x);
         if (is_row) {
             tile_taps(x, state->w, 2, begun);
         }
@@ -186,17 +192,17 @@ ALWAYS_INLINE bool tile_two_rows(const band_tile *tile, int64_t t, bool is_insid
         }
     }
     if (t > 0) {
-        tile_end(tile, t - 1, is_inside, ended, state);
+        tile_end(tile, t - 1, kinds.is_inside, ended, state);
     }
     if (is_row && tile_has_row(tile, 2 * t + 1)) {
-        tile_load(tile, state, 2 * t + 1, 2, is_inside, is_half, x);
+        tile_load(tile, state, 2 * t + 1, 2, kinds.is_inside, kinds.is_half, x);
         tile_taps(x, state->w + TILE_TAPS, 2, begun);
     }
     return is_row;
 }
 
 /* The tile is a copy: what is stored might be part of another, for all the compiler knows. */
-ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside, bool is_half)
+ALWAYS_INLINE void tile_run(const band_tile tile, int stride, tile_kinds kinds)
 {
     tile_state state = {.scale = vload(tile.scale),
                         .shift = vload(tile.shift),
@@ -214,13 +220,13 @@ ALWAYS_INLINE void tile_run(const band_tile tile, int stride, bool is_inside, bo
     tile_begin(&tile, c);
     bool is_more = true;
     for (int64_t k = 0; is_more && stride == 1; k += 3) {
-        is_more = tile_row(&tile, k, is_inside, is_half, &state, a, b, c) &&
-                  tile_row(&tile, k + 1, is_inside, is_half, &state, c, a, b) &&
-                  tile_row(&tile, k + 2, is_inside, is_half, &state, b, c, a);
+        is_more = tile_row(&tile, k, kinds, &state, a, b, c) &&
+                  tile_row(&tile, k + 1, kinds, &state, c, a, b) &&
+                  tile_row(&tile, k + 2, kinds, &state, b, c, a);
     }
     for (int64_t t = 0; is_more && stride == 2; t += 2) {
-        is_more = tile_two_rows(&tile, t, is_inside, is_half, &state, a, b) &&
-                  tile_two_rows(&tile, t + 1, is_inside, is_half, &state, b, a);
+        is_more = tile_two_rows(&tile, t, kinds, &state, a, b) &&
+                  tile_two_rows(&tile, t + 1, kinds, &state, b, a);
     }
     vstore(tile.sums, state.sum);
     vstore(tile.squares, state.square);
@@ -312,7 +318,7 @@ ALWAYS_INLINE void tile_span(const band_tile *first, int64_t n_channels, int str
             tile.scale = plain;
             tile.shift = plain + VEC;
         }
-        tile_run(tile, stride, is_inside, is_half);
+        tile_run(tile, stride, (tile_kinds){is_inside, is_half});
     }
 }
 

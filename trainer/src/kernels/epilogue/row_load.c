@@ -16,23 +16,27 @@ typedef struct stored_kinds {
     bool is_half, is_other_half;
 } stored_kinds;
 
-/* Rows [first, first + n_rows) of one vector of channels. */
-ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                               dunlin_view_fn fn, stored_kinds kinds, int64_t c, int32_t n,
-                               int64_t n_rows)
+/* Rows [first, first + n) of those to load. */
+typedef struct row_part {
+    int64_t first, n;
+} row_part;
+
+/* These rows of one vector of channels. */
+ALWAYS_INLINE void view_vector(const dunlin_view *view, const load_rows *rows, row_part part,
+                               dunlin_view_fn fn, stored_kinds kinds, int64_t c, int32_t n)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
     const int64_t step = rows->pixel_step * view->pitch;
     const int64_t out_step = rows->out_pitch;
     const float *x =
-        stored_at(view->x, rows->pixel * view->pitch + first * step + channel, kinds.is_half);
-    float *out = rows->out + first * out_step + c;
+        stored_at(view->x, rows->pixel * view->pitch + part.first * step + channel, kinds.is_half);
+    float *out = rows->out + part.first * out_step + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
-    for (int64_t i = 0; i < n_rows; i++, out += out_step) {
+    for (int64_t i = 0; i < part.n; i++, out += out_step) {
         const vfloat v = vload_stored(x, n, kinds.is_half);
         vstore_n(out, view_value(fn, vfma(v, scale, shift), low, high), n);
         x = stored_at(x, step, kinds.is_half);
@@ -51,26 +55,25 @@ typedef enum view_form {
 } view_form;
 
 /* The same of a residual sum. */
-ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, int64_t first,
-                              view_form form, stored_kinds kinds, int64_t c, int32_t n,
-                              int64_t n_rows)
+ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, row_part part,
+                              view_form form, stored_kinds kinds, int64_t c, int32_t n)
 {
     const bool is_scaled = form == VIEW_SUM_OF_NORMS || form == VIEW_ROUNDED_SUM_OF_NORMS;
     const bool is_rounded = form == VIEW_ROUNDED_SUM || form == VIEW_ROUNDED_SUM_OF_NORMS;
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
-    const int64_t pixel = rows->pixel + first * rows->pixel_step;
+    const int64_t pixel = rows->pixel + part.first * rows->pixel_step;
     const float *x = stored_at(view->x, pixel * view->pitch + channel, kinds.is_half);
     const float *plus =
         stored_at(view->plus, pixel * view->plus_pitch + channel, kinds.is_other_half);
-    float *out = rows->out + first * rows->out_pitch + c;
+    float *out = rows->out + part.first * rows->out_pitch + c;
     const vfloat scale = vload_n(view->scale + channel, n);
     const vfloat shift = vload_n(view->shift + channel, n);
     const vfloat plus_scale = is_scaled ? vload_n(view->plus_scale + channel, n) : vzero();
     const vfloat plus_shift = is_scaled ? vload_n(view->plus_shift + channel, n) : vzero();
     const vfloat low = vset1(view->low);
     const vfloat high = vset1(view->high);
-    for (int64_t i = 0; i < n_rows; i++) {
+    for (int64_t i = 0; i < part.n; i++) {
         vfloat other = vload_stored(plus, n, kinds.is_other_half);
         if (is_scaled) {
             other = vfma(other, plus_scale, plus_shift);
@@ -84,44 +87,43 @@ ALWAYS_INLINE void sum_vector(const dunlin_view *view, const load_rows *rows, in
     }
 }
 
-ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, int64_t first,
-                             view_form form, stored_kinds kinds, int64_t c, int32_t n,
-                             int64_t n_rows)
+ALWAYS_INLINE void view_part(const dunlin_view *view, const load_rows *rows, row_part part,
+                             view_form form, stored_kinds kinds, int64_t c, int32_t n)
 {
     switch (form) {
     case VIEW_NORM:
-        view_vector(view, rows, first, DUNLIN_VIEW_CLIP, kinds, c, n, n_rows);
+        view_vector(view, rows, part, DUNLIN_VIEW_CLIP, kinds, c, n);
         break;
     case VIEW_HARD_SWISH:
-        view_vector(view, rows, first, DUNLIN_VIEW_HARD_SWISH, kinds, c, n, n_rows);
+        view_vector(view, rows, part, DUNLIN_VIEW_HARD_SWISH, kinds, c, n);
         break;
     case VIEW_SILU:
-        view_vector(view, rows, first, DUNLIN_VIEW_SILU, kinds, c, n, n_rows);
+        view_vector(view, rows, part, DUNLIN_VIEW_SILU, kinds, c, n);
         break;
     case VIEW_SUM:
-        sum_vector(view, rows, first, VIEW_SUM, kinds, c, n, n_rows);
+        sum_vector(view, rows, part, VIEW_SUM, kinds, c, n);
         break;
     case VIEW_SUM_OF_NORMS:
-        sum_vector(view, rows, first, VIEW_SUM_OF_NORMS, kinds, c, n, n_rows);
+        sum_vector(view, rows, part, VIEW_SUM_OF_NORMS, kinds, c, n);
         break;
     case VIEW_ROUNDED_SUM:
-        sum_vector(view, rows, first, VIEW_ROUNDED_SUM, kinds, c, n, n_rows);
+        sum_vector(view, rows, part, VIEW_ROUNDED_SUM, kinds, c, n);
         break;
     case VIEW_ROUNDED_SUM_OF_NORMS:
-        sum_vector(view, rows, first, VIEW_ROUNDED_SUM_OF_NORMS, kinds, c, n, n_rows);
+        sum_vector(view, rows, part, VIEW_ROUNDED_SUM_OF_NORMS, kinds, c, n);
         break;
     }
 }
 
-ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, int64_t first,
-                            view_form form, stored_kinds kinds, int64_t n_rows)
+ALWAYS_INLINE void view_run(const dunlin_view *view, const load_rows *rows, row_part part,
+                            view_form form, stored_kinds kinds)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        view_part(view, rows, first, form, kinds, c, VEC, n_rows);
+        view_part(view, rows, part, form, kinds, c, VEC);
     }
     if (c < rows->n_channels) {
-        view_part(view, rows, first, form, kinds, c, (int32_t)(rows->n_channels - c), n_rows);
+        view_part(view, rows, part, form, kinds, c, (int32_t)(rows->n_channels - c));
     }
 }
 
@@ -129,7 +131,7 @@ ALWAYS_INLINE void view_kinds(const dunlin_view *view, const load_rows *rows, vi
                               stored_kinds kinds)
 {
     for (int64_t i = 0; i < rows->n_rows; i += TILE) {
-        view_run(view, rows, i, form, kinds, min_i64(TILE, rows->n_rows - i));
+        view_run(view, rows, (row_part){i, min_i64(TILE, rows->n_rows - i)}, form, kinds);
     }
 }
 
@@ -213,13 +215,12 @@ void K(view_rows)(const dunlin_view *view, const load_rows *rows)
     }
 }
 
-ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, int64_t first,
-                               bool has_raw, stored_kinds kinds, int64_t c, int32_t n,
-                               int64_t n_rows)
+ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, row_part part,
+                               bool has_raw, stored_kinds kinds, int64_t c, int32_t n)
 {
     prefetch_some(rows->prefetch);
     const int64_t channel = rows->channel + c;
-    const int64_t pixel = rows->pixel + first * rows->pixel_step;
+    const int64_t pixel = rows->pixel + part.first * rows->pixel_step;
     const int64_t g_step = rows->pixel_step * grad->pitch;
     const int64_t raw_step = rows->pixel_step * grad->raw_pitch;
     const float *g = stored_at(grad->g, pixel * grad->pitch + channel, kinds.is_half);
@@ -227,11 +228,11 @@ ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, i
         has_raw ? stored_at(grad->raw, pixel * grad->raw_pitch + channel, kinds.is_other_half)
                 : NULL;
     const int64_t out_step = rows->out_pitch;
-    float *out = rows->out + first * out_step + c;
+    float *out = rows->out + part.first * out_step + c;
     const vfloat factor = grad->factor == NULL ? vset1(1.0f) : vload_n(grad->factor + channel, n);
     const vfloat slope = has_raw ? vload_n(grad->slope + channel, n) : vzero();
     const vfloat offset = has_raw ? vload_n(grad->offset + channel, n) : vzero();
-    for (int64_t i = 0; i < n_rows; i++, out += out_step) {
+    for (int64_t i = 0; i < part.n; i++, out += out_step) {
         vfloat v = vload_stored(g, n, kinds.is_half);
         g = stored_at(g, g_step, kinds.is_half);
         if (has_raw) {
@@ -245,15 +246,15 @@ ALWAYS_INLINE void grad_vector(const dunlin_grad *grad, const load_rows *rows, i
     }
 }
 
-ALWAYS_INLINE void grad_run(const dunlin_grad *grad, const load_rows *rows, int64_t first,
-                            bool has_raw, stored_kinds kinds, int64_t n_rows)
+ALWAYS_INLINE void grad_run(const dunlin_grad *grad, const load_rows *rows, row_part part,
+                            bool has_raw, stored_kinds kinds)
 {
     int64_t c = 0;
     for (; c + VEC <= rows->n_channels; c += VEC) {
-        grad_vector(grad, rows, first, has_raw, kinds, c, VEC, n_rows);
+        grad_vector(grad, rows, part, has_raw, kinds, c, VEC);
     }
     if (c < rows->n_channels) {
-        grad_vector(grad, rows, first, has_raw, kinds, c, (int32_t)(rows->n_channels - c), n_rows);
+        grad_vector(grad, rows, part, has_raw, kinds, c, (int32_t)(rows->n_channels - c));
     }
 }
 
@@ -261,7 +262,7 @@ ALWAYS_INLINE void grad_tiles(const dunlin_grad *grad, const load_rows *rows, bo
                               stored_kinds kinds)
 {
     for (int64_t i = 0; i < rows->n_rows; i += TILE) {
-        grad_run(grad, rows, i, has_raw, kinds, min_i64(TILE, rows->n_rows - i));
+        grad_run(grad, rows, (row_part){i, min_i64(TILE, rows->n_rows - i)}, has_raw, kinds);
     }
 }
 
