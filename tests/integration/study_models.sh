@@ -67,6 +67,7 @@ study federated --models lenet5 --image 32 --budgets none:8 --policies none,auto
 [ "$(values "$work/fleet/federated.csv" dataset | sort -u | wc -l)" = 1 ] || fail "a setting that does not fit is of another data set"
 [ "$(values "$work/fleet/federated.csv" end | sort -u | tr '\n' ';')" = ";does not fit;" ] ||
     fail "ends: $(values "$work/fleet/federated.csv" end | sort -u | tr '\n' ';')"
+values "$work/fleet/federated_runs.csv" operand_bytes | grep -q '^[1-9]' || fail "a fleet tells no bytes that it moved"
 [ -z "$(values "$work/fleet/federated.csv" target | tr -d '\n')" ] || fail "a target that nobody gave"
 values "$work/fleet/federated.csv" is_reached | grep -q 1 && fail "a target that nobody gave is reached"
 study federated --models lenet5 --lr 0.05 --batches 8 --rounds 1 --clients 2 --max-examples 120 --partition iid --budgets none:8 --out "$work/fleet28"

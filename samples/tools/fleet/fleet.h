@@ -278,7 +278,8 @@ typedef struct fleet_totals {
     uint64_t n_accepted;
     uint64_t n_failed;
     uint64_t idle_client_bytes; /* heap of one client, as the mean right after all were made */
-    int64_t n_descriptors;      /* open in this process at its busiest, as sampled */
+    uint64_t moved_bytes;  /* through memory, by the training steps of this process's devices */
+    int64_t n_descriptors; /* open in this process at its busiest, as sampled */
     double wall_s;
     char last_error[FLEET_TEXT_BYTES];
 } fleet_totals;

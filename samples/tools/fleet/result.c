@@ -78,17 +78,17 @@ static json_t *costs_of(const fleet_flags *flags, const fleet_totals *totals)
 {
     double wall_s = totals->wall_s;
     double rate = wall_s > 0.0 ? (double)totals->transport.n_requests / wall_s : 0.0;
-    return json_pack("{s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "threads",
-                     (json_int_t)flags->n_threads, "wall_s", wall_s, "requests_per_s",
-                     round(rate * 10.0) / 10.0, "requests",
-                     (json_int_t)totals->transport.n_requests, "handshakes_per_s",
-                     wall_s > 0.0 ? (double)totals->transport.n_handshakes / wall_s : 0.0,
-                     "handshakes", (json_int_t)totals->transport.n_handshakes, "connections_peak",
-                     (json_int_t)totals->transport.n_connections_peak, "descriptors_peak",
-                     (json_int_t)totals->n_descriptors, "idle_client_bytes",
-                     (json_int_t)totals->idle_client_bytes, "rss_peak_bytes",
-                     (json_int_t)process_peak_bytes(), "updates_accepted",
-                     (json_int_t)totals->n_accepted, "calls_failed", (json_int_t)totals->n_failed);
+    return json_pack(
+        "{s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "threads",
+        (json_int_t)flags->n_threads, "wall_s", wall_s, "requests_per_s", round(rate * 10.0) / 10.0,
+        "requests", (json_int_t)totals->transport.n_requests, "handshakes_per_s",
+        wall_s > 0.0 ? (double)totals->transport.n_handshakes / wall_s : 0.0, "handshakes",
+        (json_int_t)totals->transport.n_handshakes, "connections_peak",
+        (json_int_t)totals->transport.n_connections_peak, "descriptors_peak",
+        (json_int_t)totals->n_descriptors, "idle_client_bytes",
+        (json_int_t)totals->idle_client_bytes, "rss_peak_bytes", (json_int_t)process_peak_bytes(),
+        "updates_accepted", (json_int_t)totals->n_accepted, "calls_failed",
+        (json_int_t)totals->n_failed, "operand_bytes", (json_int_t)totals->moved_bytes);
 }
 
 /* What a key of the rounds sums up to: HTTP bodies of all of them. Null where a private round tells

@@ -27,6 +27,7 @@ typedef struct device {
 struct fleet_workers {
     const fleet_flags *flags;
     dunlin_runtime *runtime;
+    dunlin_trainer_pool *pool; /* the world's */
     atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
     device *devices;
     char **tokens; /* by device; NULL: none are needed */
@@ -353,6 +354,7 @@ int fleet_workers_start(const fleet_flags *flags, const fleet_world *world,
         return program_fail(&fleet_program, "no memory for %" PRId64 " devices", n_devices);
     }
     workers->flags = flags;
+    workers->pool = world->pool;
     workers->n_devices = n_devices;
     (void)pthread_mutex_init(&workers->lock, NULL);
     (void)pthread_cond_init(&workers->changed, NULL);
@@ -427,6 +429,7 @@ void fleet_workers_totals(fleet_workers *workers, fleet_totals *out_totals)
     if (dunlin_runtime_get_stats(workers->runtime, &stats) == DUNLIN_OK) {
         out_totals->transport = stats;
     }
+    out_totals->moved_bytes = dunlin_trainer_pool_moved_bytes(workers->pool);
 }
 
 uint64_t fleet_workers_round_peak(fleet_workers *workers, uint64_t round)

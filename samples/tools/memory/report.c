@@ -63,9 +63,11 @@ void engine_sum_times(engine *all, double wall_s)
     for (int i = 0; i < N_PARTS; i++) {
         *parts[i] = (double)whole[i] / US_PER_S;
     }
-    int64_t counts[] = {(int64_t)all->totals.n_failed};
-    ranks_sum(all->ranks, counts, 1);
+    int64_t counts[] = {(int64_t)all->totals.n_failed,
+                        (int64_t)dunlin_trainer_pool_moved_bytes(all->world->pool)};
+    ranks_sum(all->ranks, counts, 2);
     all->totals.n_failed = (uint64_t)counts[0];
+    all->totals.moved_bytes = (uint64_t)counts[1];
     all->totals.wall_s = wall_s;
 }
 

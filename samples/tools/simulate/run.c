@@ -50,6 +50,10 @@ static void close_files(simulation *sim)
 
 static int give(simulation *sim, const fleet_end *end, const char *command, json_t **out_result)
 {
+    for (int32_t i = 0; i < SIM_ROWS; i++) {
+        sim->totals.moved_bytes +=
+            sim->is_own_pool[i] ? dunlin_trainer_pool_moved_bytes(sim->pools[i]) : 0;
+    }
     const fleet_figures figures = {
         .totals = sim->totals, .peaks = sim->peaks, .n_peaks = sim->n_rounds + 1};
     if (!sim_events_end(sim)) {

@@ -13,18 +13,43 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const columns[] = {"model",        "dataset",         "partition",
-                                      "algorithm",    "batch_rule",      "batch",
-                                      "lr",           "budget_bytes",    "clients",
-                                      "cohort",       "epochs",          "seed",
-                                      "round",        "accuracy",        "loss",
-                                      "participants", "dropped",         "weights_bytes_sum",
-                                      "peak_bytes",   "target",          "is_reached",
-                                      "is_synthetic", "wire_down_bytes", "wire_up_bytes",
-                                      "time_wall_s",  "policy",          "ghost",
-                                      "price",        "rate_rule",       "tuned_on_seed",
-                                      "rate_is_edge", "test_examples",   "end",
-                                      "time_cpu_s",   "energy_j",        NULL};
+static const char *const columns[] = {"model",
+                                      "dataset",
+                                      "partition",
+                                      "algorithm",
+                                      "batch_rule",
+                                      "batch",
+                                      "lr",
+                                      "budget_bytes",
+                                      "clients",
+                                      "cohort",
+                                      "epochs",
+                                      "seed",
+                                      "round",
+                                      "accuracy",
+                                      "loss",
+                                      "participants",
+                                      "dropped",
+                                      "weights_bytes_sum",
+                                      "peak_bytes",
+                                      "target",
+                                      "is_reached",
+                                      "is_synthetic",
+                                      "wire_down_bytes",
+                                      "wire_up_bytes",
+                                      "time_wall_s",
+                                      "policy",
+                                      "ghost",
+                                      "price",
+                                      "rate_rule",
+                                      "tuned_on_seed",
+                                      "rate_is_edge",
+                                      "test_examples",
+                                      "end",
+                                      "time_cpu_s",
+                                      "energy_j",
+                                      "operand_bytes",
+                                      NULL};
 
 /* What is federated. */
 typedef struct task {
@@ -269,13 +294,9 @@ static int run(study *at)
 /* The tables beside the rows. */
 static const char *const of_subject[] = {"model", "dataset", "partition", "algorithm", NULL};
 static const char *const of_setting[] = {"batch_rule", NULL};
-static const char *const of_totals[] = {"weights_bytes_sum",
-                                        "wire_down_bytes",
-                                        "wire_up_bytes",
-                                        "time_wall_s",
-                                        "time_cpu_s",
-                                        "energy_j",
-                                        NULL};
+static const char *const of_totals[] = {
+    "weights_bytes_sum", "wire_down_bytes", "wire_up_bytes", "time_wall_s",
+    "time_cpu_s",        "energy_j",        "operand_bytes", NULL};
 static const char *const of_runs[] = {"model",
                                       "dataset",
                                       "partition",
@@ -316,6 +337,7 @@ static const char *const of_runs[] = {"model",
                                       "time_wall_s_to_target",
                                       "time_cpu_s",
                                       "energy_j",
+                                      "operand_bytes",
                                       NULL};
 static const char *const of_summary[] = {"model",
                                          "dataset",
@@ -358,6 +380,7 @@ static const char *const of_summary[] = {"model",
                                          "time_wall_s_to_target",
                                          "time_cpu_s",
                                          "energy_j",
+                                         "mean_operand_bytes",
                                          NULL};
 static const grid_names names = {.x = "round",
                                  .accuracy = "accuracy",

@@ -197,6 +197,7 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result, do
     const study_flags *flags = study_flags_of(at);
     const json_t *rounds = json_object_get(result, "rounds");
     const size_t n = json_array_size(rounds);
+    const double moved_bytes = number_of(json_object_get(result, "fleet"), "operand_bytes");
     sums so_far = {.target = flags->target > 0.0 ? flags->target : what->size.target};
     for (size_t i = 0; i < n; i++) {
         const json_t *round = json_array_get(rounds, i);
@@ -224,6 +225,9 @@ static void add_rows(study *at, const fleet_case *what, const json_t *result, do
         const bool is_told = what->precision != NULL || i + 1 == n;
         row_set_real(row, "time_cpu_s", is_told ? share * cpu_s : (double)NAN);
         row_set_real(row, "energy_j", is_told ? share * energy_j : (double)NAN);
+        if (is_told) {
+            row_set_int(row, "operand_bytes", (int64_t)(share * moved_bytes));
+        }
         study_add_row(at, row);
     }
 }

@@ -82,6 +82,9 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_pool_set_budget(dunlin_
 
 /** @return the highest peak_bytes of any trainer of the pool so far; 0 before the first. */
 DUNLIN_API uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool);
+/** @return the bytes that the training steps of all learners over the pool have moved through
+ * memory so far, as dunlin_trainer_operand_bytes() counts them; 0 without a pool. */
+DUNLIN_API uint64_t dunlin_trainer_pool_moved_bytes(dunlin_trainer_pool *pool);
 
 /**
  * A learner over a pool and a supply of examples. Holds a trainer only between load and unload;

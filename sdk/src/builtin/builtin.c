@@ -159,14 +159,14 @@ static dunlin_status builtin_load(void *self, const dunlin_task *given,
     return status;
 }
 
-static void note_peak(dunlin_builtin *builtin, dunlin_learner_report *out_report)
+static void note_report(dunlin_builtin *builtin, dunlin_learner_report *out_report)
 {
     dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
     if (dunlin_trainer_get_report(builtin->slot->trainer, &report) != DUNLIN_OK) {
         return;
     }
     out_report->peak_bytes = report.peak_bytes;
-    dunlin__pool_note_peak(builtin->pool, report.peak_bytes);
+    dunlin__pool_note(builtin->pool, builtin->slot, report.peak_bytes, report.moved_bytes);
 }
 
 /*
@@ -233,7 +233,7 @@ static dunlin_status fit(dunlin_builtin *builtin, int64_t max_ms, dunlin_learner
     out_report->done_share = out_report->is_done || share > 1.0 ? 1.0 : share;
     out_report->loss = mean_of(builtin->loss_sum, builtin->weight_sum);
     out_report->accuracy = mean_of(builtin->right_sum, (double)builtin->n_counted);
-    note_peak(builtin, out_report);
+    note_report(builtin, out_report);
     return status;
 }
 
@@ -270,7 +270,7 @@ static dunlin_status evaluate(dunlin_builtin *builtin, int64_t max_ms,
     out_report->loss = mean_of(builtin->evaluation.loss_sum, builtin->evaluation.weight_sum);
     out_report->accuracy =
         mean_of(builtin->evaluation.right_sum, (double)builtin->evaluation.n_counted);
-    note_peak(builtin, out_report);
+    note_report(builtin, out_report);
     if (out_report->is_done) {
         memset(&builtin->evaluation, 0, sizeof builtin->evaluation);
     }

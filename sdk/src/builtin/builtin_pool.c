@@ -144,6 +144,17 @@ uint64_t dunlin_trainer_pool_peak_bytes(dunlin_trainer_pool *pool)
     return peak_bytes;
 }
 
+uint64_t dunlin_trainer_pool_moved_bytes(dunlin_trainer_pool *pool)
+{
+    if (pool == NULL) {
+        return 0;
+    }
+    (void)pthread_mutex_lock(&pool->lock);
+    const uint64_t moved_bytes = pool->moved_bytes;
+    (void)pthread_mutex_unlock(&pool->lock);
+    return moved_bytes;
+}
+
 /* FedProx (Li et al. 2020): the gradient of mu / 2 * |w - base|^2 is added; slot 0 holds the base.
  */
 static void add_proximal(void *ctx, int32_t parameter_index, int64_t n, const float *weights,
@@ -256,6 +267,7 @@ static dunlin_status put_trainer(dunlin_trainer_pool *pool, dunlin__pool_slot *s
         status = dunlin_trainer_set_budget(trainer, pool->budget_bytes, error);
     }
     slot->trainer = status == DUNLIN_OK ? trainer : NULL;
+    slot->moved_bytes = 0;
     (void)pthread_mutex_unlock(&pool->lock);
     if (status != DUNLIN_OK) {
         dunlin_trainer_destroy(trainer);
@@ -354,11 +366,14 @@ void dunlin__pool_stop(dunlin_trainer_pool *pool, dunlin__pool_slot *const *slot
     (void)pthread_mutex_unlock(&pool->lock);
 }
 
-void dunlin__pool_note_peak(dunlin_trainer_pool *pool, uint64_t peak_bytes)
+void dunlin__pool_note(dunlin_trainer_pool *pool, dunlin__pool_slot *slot, uint64_t peak_bytes,
+                       uint64_t moved_bytes)
 {
     (void)pthread_mutex_lock(&pool->lock);
     if (peak_bytes > pool->peak_bytes) {
         pool->peak_bytes = peak_bytes;
     }
+    pool->moved_bytes += moved_bytes - slot->moved_bytes;
+    slot->moved_bytes = moved_bytes;
     (void)pthread_mutex_unlock(&pool->lock);
 }

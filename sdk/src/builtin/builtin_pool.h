@@ -57,7 +57,8 @@ typedef struct dunlin__pool_slot {
     dunlin__recipe recipe;
     int64_t most; /* the largest step that its trainer takes: recipe.batch or more */
     bool is_taken;
-    float proximal_mu; /* of the current round; read by the gradient hook */
+    uint64_t moved_bytes; /* of its trainer, as counted in the pool's */
+    float proximal_mu;    /* of the current round; read by the gradient hook */
 } dunlin__pool_slot;
 
 struct dunlin_trainer_pool {
@@ -67,6 +68,7 @@ struct dunlin_trainer_pool {
     pthread_mutex_t lock;
     int32_t n_slots;
     uint64_t peak_bytes;
+    uint64_t moved_bytes;  /* of all trainers so far */
     uint64_t budget_bytes; /* as last changed; UINT64_MAX: as at creation */
     dunlin__pool_slot *slots;
     int32_t n_learners; /* over it; under the lock, like the next */
@@ -92,6 +94,8 @@ void dunlin__pool_stop(dunlin_trainer_pool *pool, dunlin__pool_slot *const *slot
 void dunlin__pool_hold(dunlin_trainer_pool *pool);
 void dunlin__pool_let_go(dunlin_trainer_pool *pool);
 
-void dunlin__pool_note_peak(dunlin_trainer_pool *pool, uint64_t peak_bytes);
+/* What the trainer of a taken slot tells of itself: its highest peak, and what it has moved. */
+void dunlin__pool_note(dunlin_trainer_pool *pool, dunlin__pool_slot *slot, uint64_t peak_bytes,
+                       uint64_t moved_bytes);
 
 #endif

@@ -357,6 +357,35 @@ Test(ghost, a_batch_of_one_is_warned_of_once)
     }
 }
 
+/* Whole steps and a rest, in one call and in several, and steps given by their examples. */
+Test(ghost, moved_bytes_are_those_of_the_steps_done)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = test_options(8);
+    dunlin_trainer *trainer = test_create(model, &options);
+    test_source source;
+    test_source_init(&source, model, 19, DUNLIN_U8);
+    dunlin_trainer_report report = DUNLIN_TRAINER_REPORT_INIT;
+    dunlin_fit_options fit = DUNLIN_FIT_OPTIONS_INIT;
+    dunlin_fit_cursor cursor = {0};
+    uint64_t whole = 0;
+    uint64_t rest = 0;
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    cr_expect_eq(report.moved_bytes, 0);
+    fit.epochs = 2;
+    fit.max_steps = 1;
+    for (int i = 0; i < 6; i++) {
+        cr_assert_eq(dunlin_trainer_fit(trainer, &source.source, &fit, &cursor, NULL), DUNLIN_OK);
+    }
+    cr_assert(cursor.is_done);
+    cr_assert_eq(dunlin_trainer_operand_bytes(trainer, 8, &whole), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_operand_bytes(trainer, 3, &rest), DUNLIN_OK);
+    cr_assert_eq(dunlin_trainer_get_report(trainer, &report), DUNLIN_OK);
+    cr_expect_eq(report.moved_bytes, 4 * whole + 2 * rest);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
 /* More slices of the same batch go through the weights more often, and never through less. */
 Test(ghost, operand_bytes_follow_the_plan)
 {

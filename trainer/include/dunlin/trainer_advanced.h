@@ -260,6 +260,8 @@ typedef struct dunlin_trainer_report {
     int64_t n_clipped;     /* in integers: values that did not fit their scale, over all batches */
     int32_t n_int8;        /* of n_narrow, those in int8; the others are in bfloat16 */
     uint64_t int8_bytes;   /* of narrow_bytes, theirs, with their scales */
+    uint64_t moved_bytes;  /* since creation: what dunlin_trainer_operand_bytes() counts, of every
+                              step that was done, by the plan that it ended with */
 } dunlin_trainer_report;
 #define DUNLIN_TRAINER_REPORT_INIT DUNLIN_SIZED_INIT(dunlin_trainer_report)
 

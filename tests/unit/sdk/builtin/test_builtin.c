@@ -45,7 +45,12 @@ Test(builtin, fits)
     cr_expect(report.loss > 0 && report.loss < 3, "%f", report.loss);
     cr_expect_gt(report.peak_bytes, 0);
     cr_expect_eq(dunlin_trainer_pool_peak_bytes(b.pool), report.peak_bytes);
+    const uint64_t moved_bytes = dunlin_trainer_pool_moved_bytes(b.pool);
+    cr_expect_gt(moved_bytes, 0);
+    cr_expect_eq(dunlin_trainer_pool_moved_bytes(NULL), 0);
     cr_expect_not(bench_same(found, b.values, b.base.n_values));
+    (void)bench_fit_all(&b, 1, found, NULL);
+    cr_expect_eq(dunlin_trainer_pool_moved_bytes(b.pool), 2 * moved_bytes);
     b.task.max_examples = 20;
     report = bench_fit_all(&b, 0, found, NULL);
     cr_expect_eq(report.n_examples, 20);

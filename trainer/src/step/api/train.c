@@ -119,6 +119,8 @@ static dunlin_status train_step(dunlin_trainer *trainer, dunlin_step_run *run)
         return status != DUNLIN_OK ? status : ended;
     }
     trainer->step++;
+    trainer->moved_bytes += dunlin__plan_operand_bytes(&trainer->train.lowered.graph,
+                                                       trainer->train.plan, (uint64_t)run->n_batch);
     return dunlin__adapt_end_step(trainer);
 }
 

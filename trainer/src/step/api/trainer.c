@@ -303,6 +303,7 @@ static void fill_report(const dunlin_trainer *trainer, dunlin_trainer_report *ou
         .is_plan_kept = trainer->is_plan_kept,
         .precision = dunlin__precision_name(trainer->precision),
         .n_clipped = dunlin__scales_n_clipped(trainer),
+        .moved_bytes = trainer->moved_bytes,
     };
     fill_classes(trainer, &out->by_class);
     fill_account(trainer, out);

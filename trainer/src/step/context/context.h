@@ -70,7 +70,8 @@ struct dunlin_trainer {
     bool is_plan_kept;  /* it was read from cache_dir */
     uint64_t cache_key; /* what it is kept under; 0: nothing is kept */
     uint64_t seed;
-    int64_t step; /* optimiser steps so far */
+    int64_t step;         /* optimiser steps so far */
+    uint64_t moved_bytes; /* by the operations of the steps since creation */
     bool is_torn; /* a checkpoint broke off while it was taken over, or a step after its first
                      update: weights are a mixture, though each is finite */
     atomic_bool is_stopping;
