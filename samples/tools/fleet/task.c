@@ -3,6 +3,8 @@
  */
 #include "fleet.h"
 
+#include <dunlin/several.h>
+
 /* Of the device that has most. */
 static json_int_t most_examples(const fleet_world *world)
 {
@@ -36,9 +38,21 @@ static void add_judges(const fleet_flags *flags, json_t *task)
     }
 }
 
-int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path)
+/* An example's image as the network takes it: the first of two, where an example is a row of both.
+ */
+static dunlin_shape image_of(const fleet_world *world)
 {
     const dunlin_shape shape = dunlin_dataset_shape(world->dataset);
+    dunlin_model_input input = DUNLIN_MODEL_INPUT_INIT;
+    const bool has_image = dunlin_model_n_inputs(world->model) > 1 &&
+                           dunlin_model_get_input(world->model, 0, &input) == DUNLIN_OK &&
+                           input.shape.n_dims == 3;
+    return has_image ? input.shape : shape;
+}
+
+int fleet_task_write(const fleet_flags *flags, const fleet_world *world, const char *path)
+{
+    const dunlin_shape shape = image_of(world);
     const bool has_speeches = data_is_speeches(&flags->choice);
     /* has neither image nor channels */
     const bool is_text = data_is_text(&flags->choice) || has_speeches;

@@ -28,7 +28,7 @@ struct fleet_workers {
     const fleet_flags *flags;
     dunlin_runtime *runtime;
     dunlin_trainer_pool *pool; /* the world's */
-    atomic_llong heap_bytes; /* of runtime and clients, through the hooks */
+    atomic_llong heap_bytes;   /* of runtime and clients, through the hooks */
     device *devices;
     char **tokens; /* by device; NULL: none are needed */
     int64_t n_devices;

@@ -4,9 +4,12 @@
 #include "fleet.h"
 
 #include <dunlin/pipeline.h>
+#include <dunlin/pixels.h>
+#include <dunlin/several.h>
 #include <dunlin/tools.h>
 #include <dunlin/trainer_advanced.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,14 +97,18 @@ static int64_t largest_step(const fleet_flags *flags, const fleet_world *world)
     return most;
 }
 
-/* A file is opened before the data, which take its shape; a network that reads a text likewise. */
+/* A file is opened before the data, which take its shape; a network that reads a text or two images
+ * likewise. */
 static int open_first(const fleet_flags *flags, fleet_world *world)
 {
     const size_t n = strlen(flags->model);
     dunlin_error error = {0};
     const bool is_file = n > 5 && strcmp(flags->model + n - 5, ".onnx") == 0;
-    if (!is_file && (data_is_text(&flags->choice) || data_is_speeches(&flags->choice))) {
+    const bool is_pairs = strcmp(flags->choice.name, "pairs") == 0;
+    if (!is_file &&
+        (is_pairs || data_is_text(&flags->choice) || data_is_speeches(&flags->choice))) {
         dunlin_zoo_options zoo = DUNLIN_ZOO_OPTIONS_INIT;
+        zoo.image = is_pairs ? (int32_t)flags->image : 0;
         data_fill_zoo(&flags->choice, flags->model, &zoo);
         return dunlin_model_from_zoo(flags->model, &zoo, NULL, &world->model, &error) == DUNLIN_OK
                    ? EXIT_OK
@@ -140,7 +147,8 @@ static int open_training(const fleet_flags *flags, fleet_world *world)
         return EXIT_FAILED;
     }
     /* Images are read anew in the size that the network takes. */
-    if (flags->image > 0 && flags->image != dunlin_dataset_shape(world->dataset).dims[1]) {
+    if (flags->image > 0 && dunlin_model_n_inputs(world->model) == 1 &&
+        flags->image != dunlin_dataset_shape(world->dataset).dims[1]) {
         dunlin_partition_destroy(world->partition);
         dunlin_dataset_close(world->dataset);
         world->partition = NULL;
@@ -211,6 +219,23 @@ static int check_changes(const fleet_flags *flags, fleet_world *world)
     return status == DUNLIN_OK ? EXIT_OK : fail(world, &error);
 }
 
+/* So that no round fails on every device for it. */
+static int check_labels(const fleet_flags *flags, fleet_world *world)
+{
+    dunlin_source source;
+    dunlin_error error = {.status = DUNLIN_MISMATCH};
+    dunlin_dataset_source(world->dataset, &source);
+    const int64_t n_given = source.n_labels > 0 ? source.n_labels : 1;
+    const int64_t n_wanted = dunlin_model_n_labels(world->model);
+    if (source.n_targets > 0 || n_wanted == 0 || n_given == n_wanted) {
+        return EXIT_OK;
+    }
+    (void)snprintf(error.text, sizeof error.text,
+                   "%.80s learns from %" PRId64 " labels an example, and %.80s has %" PRId64,
+                   flags->model, n_wanted, dunlin_dataset_title(world->dataset), n_given);
+    return fail(world, &error);
+}
+
 int64_t fleet_n_devices(const fleet_flags *flags, const fleet_world *world)
 {
     if (flags->devices_file != NULL) {
@@ -229,6 +254,9 @@ int fleet_world_open(const fleet_flags *flags, fleet_world *out_world)
     }
     if (status == EXIT_OK) {
         status = open_training(flags, out_world);
+    }
+    if (status == EXIT_OK) {
+        status = check_labels(flags, out_world);
     }
     if (status == EXIT_OK && flags->augment != NULL) {
         status = check_changes(flags, out_world);

@@ -471,34 +471,3 @@ Test(builtin, arguments)
     dunlin_trainer_pool_destroy(NULL);
     bench_end(&b);
 }
-
-/* A pool that goes before its learner goes with it: nothing is lost, and nothing is left. */
-Test(builtin, a_pool_that_goes_too_early)
-{
-    builtin_bench b;
-    float found[BENCH_VALUES];
-    float expected[BENCH_VALUES];
-    dunlin_alloc_counter counter;
-    dunlin_trainer_options options = DUNLIN_TRAINER_OPTIONS_INIT;
-    dunlin_alloc_counter_init(&counter, NULL);
-    bench_begin(&b, 1);
-    (void)bench_fit_all(&b, 0, expected, NULL);
-    dunlin_trainer_pool *first_pool = b.pool;
-    dunlin_builtin *first = b.builtin;
-    dunlin_source source = first->source;
-    source.n_examples = BENCH_EXAMPLES;
-    options.alloc = counter.hooks;
-    options.batch = first_pool->options.batch;
-    cr_assert_eq(dunlin_trainer_pool_create(b.model, &options, 1, &b.pool, NULL), DUNLIN_OK);
-    cr_assert_eq(dunlin_builtin_create(b.pool, &source, NULL, &b.builtin, &b.learner, NULL),
-                 DUNLIN_OK);
-    dunlin_trainer_pool_destroy(b.pool);
-    (void)bench_fit_all(&b, 0, found, NULL);
-    cr_expect(bench_same(found, expected, b.base.n_values));
-    cr_expect_gt(counter.now_bytes, 0);
-    dunlin_builtin_destroy(b.builtin);
-    cr_expect_eq(counter.now_bytes, 0);
-    b.pool = first_pool;
-    b.builtin = first;
-    bench_end(&b);
-}
