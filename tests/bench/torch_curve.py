@@ -132,7 +132,7 @@ def main():
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for seed in map(int, options.seeds.split(",")):
-        model = torchvision.models.mobilenet_v2(weights=None, num_classes=10, dropout=0.0)
+        model = torchvision.models.mobilenet_v2(weights=None, num_classes=10)  # dropout 0.2, as ours
         first_weights(options.program, model, seed)
         for epoch, loss, accuracy in train(model, (images[kept], labels[kept]), test, options, seed):
             writer.writerow(["mobilenet_v2", options.batch, options.lr, seed, epoch, "%.5f" % loss, "%.4f" % accuracy])
