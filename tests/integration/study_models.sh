@@ -55,6 +55,14 @@ study max-batch --models alexnet,squeezenet1_1 --dataset cifar10 --data "$work/d
 expect 1 "alexnet: node .* the window spans" "$bin/dunlin-study" max-batch --models alexnet --dataset cifar10 --data "$work/data" --image 32 --policies none \
     --budgets 100% --out "$work/x"
 
+# A list of rates that grows: what was run before stays, and says of the new list whether its rate is at an end.
+grid="--models lenet5 --dataset synthetic --batches 8 --policies auto --budgets 100% --epochs 1 --max-examples 240 --validation 40 --out $work/rates"
+study convergence $grid --lr 0.02,0.04
+study convergence $grid --lr 0.001,0.02,0.04,10 --resume
+rate=$(values "$work/rates/convergence_summary.csv" lr)
+[ "$rate" = 0.02 ] || [ "$rate" = 0.04 ] || fail "the best rate is $rate"
+[ "$(values "$work/rates/convergence_summary.csv" rate_is_edge)" = 0 ] || fail "a rate in the middle of the list is said to be at its end"
+
 # Each kind of network on examples that it takes, where none are named.
 study convergence --models gpt_tiny,unet_small,siamese --batches 8 --epochs 1 --max-examples 24 --out "$work/kinds"
 [ "$(values "$work/kinds/convergence.csv" dataset | tr '\n' ';')" = "made text;made images of shapes;made pairs of images;" ] ||

@@ -143,6 +143,18 @@ int32_t grid_rates(const study *at, const char *group, double rule_lr, grid_rate
     return n;
 }
 
+/* A run that an earlier call made, with a shorter list of rates: its rate may be at an end no more.
+ */
+static void tell_edge(const study_flags *flags, json_t *row)
+{
+    const char *rule = json_string_value(json_object_get(row, "rate_rule"));
+    for (int32_t r = 0; rule != NULL && strcmp(rule, "tuned") == 0 && r < flags->n_rates; r++) {
+        if (is_rate(row, flags->rate_list[r])) {
+            row_set_int(row, "rate_is_edge", is_edge(flags, r) ? 1 : 0);
+        }
+    }
+}
+
 void grid_add_tuning(study *at)
 {
     const study_flags *flags = study_flags_of(at);
@@ -153,6 +165,7 @@ void grid_add_tuning(study *at)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i);
         const char *group = json_string_value(json_object_get(row, "setting"));
+        tell_edge(flags, row);
         if (group == NULL || !is_of(row, group)) {
             continue;
         }
