@@ -37,7 +37,7 @@
 #define DUNLIN_PACK_BLOCK_MAX 8192u
 #define DUNLIN_PACK_KEPT_BLOCK_MAX 1024u     /* with a selection */
 #define DUNLIN_PACK_ELEMENTS_MAX 0x7fffffffu /* of a tensor, and of a stream */
-#define DUNLIN_PACK_MEMORY_BYTES 65536u
+#define DUNLIN_PACK_MEMORY_BYTES 55296u
 
 typedef dunlin_v1_packing_t dunlin__packing;
 

@@ -32,6 +32,9 @@
     "control_delta" /* up: SCAFFOLD's change of the local variate                                  \
                      */
 
+/* The most that a record takes, with its tag and its length. */
+#define DUNLIN_MANIFEST_RECORD_BYTES 512u
+
 typedef dunlin_v1_stream_t dunlin__stream;
 typedef dunlin_v1_tensor_t dunlin__tensor_entry;
 
@@ -86,11 +89,15 @@ typedef struct dunlin__manifest_check {
 /*
  * Writes into the caller's buffer. Order: begin; for each stream: stream, its tensors, its chunks;
  * end. A call that fails adds nothing, and leaves the writer usable for the right one.
+ *
+ * The buffer holds the whole manifest, or, emptied by dunlin__manifest_writer_drain() before each
+ * record, one record: then it has at least DUNLIN_MANIFEST_RECORD_BYTES.
  */
 typedef struct dunlin__manifest_writer {
     uint8_t *bytes;
     size_t capacity;
-    size_t n_bytes;
+    size_t n_bytes;   /* in the buffer */
+    size_t n_drained; /* before those */
     dunlin__manifest_check check;
 } dunlin__manifest_writer;
 
@@ -109,7 +116,11 @@ DUNLIN_NODISCARD dunlin_status dunlin__manifest_writer_tensor(dunlin__manifest_w
 DUNLIN_NODISCARD dunlin_status
 dunlin__manifest_writer_chunk(dunlin__manifest_writer *writer,
                               const uint8_t sha256[DUNLIN_SHA256_BYTES], dunlin_error *error);
-/* PROTOCOL with what is missing if a stream is not complete. */
+/* Leaves the buffer empty for what comes; the bytes in it, which are the manifest's next ones, come
+ * out: the caller has put them away, and they stay as they are until the next record. */
+size_t dunlin__manifest_writer_drain(dunlin__manifest_writer *writer);
+/* PROTOCOL with what is missing if a stream is not complete. The manifest's bytes come out, drained
+ * ones included. */
 DUNLIN_NODISCARD dunlin_status dunlin__manifest_writer_end(dunlin__manifest_writer *writer,
                                                            size_t *out_n_bytes,
                                                            dunlin_error *error);

@@ -82,7 +82,7 @@ dunlin_status dunlin__tensor_packer_quantise(dunlin__tensor_packer *packer, floa
     packer->rounding.tensor = packer->index;
     packer->rounding.block = packer->block++;
     *out_n_bytes = dunlin__quantise(&packer->options.packing, &packer->rounding, values, n,
-                                    packer->codes.bytes, packer->out + n_head, &bad);
+                                    packer->out + DUNLIN_PACKER_CODES, packer->out + n_head, &bad);
     if (*out_n_bytes == 0) {
         return dunlin__fail(error, DUNLIN_NUMERIC, "compress", 0,
                             "tensor %u: the number %g in the block of element %llu is too large "

@@ -35,7 +35,7 @@ static dunlin_status mirror_kept(dunlin__tensor_packer *packer, size_t n_kept, u
 static size_t write_gaps(dunlin__tensor_packer *packer, size_t n)
 {
     const uint32_t *elements = packer->values.kept.elements;
-    uint32_t *gaps = packer->codes.gaps;
+    uint32_t *gaps = packer->values.kept.gaps;
     size_t n_gap_bytes = 0;
     dunlin__put_u16(packer->out, (uint32_t)n);
     if (n == 0) {

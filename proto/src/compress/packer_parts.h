@@ -37,12 +37,16 @@ struct dunlin__tensor_packer {
     size_t fill;
     dunlin__norm norm;
     dunlin__stage_values values;
-    union {
-        uint8_t bytes[DUNLIN_PACK_BLOCK_MAX];
-        uint32_t gaps[DUNLIN_PACK_KEPT_BLOCK_MAX];
-    } codes;
-    uint8_t out[DUNLIN_QUANTISE_BYTES];
+    uint8_t out[DUNLIN_QUANTISE_BYTES]; /* a block's bytes; at its end the codes of one */
 };
+
+/* Where a block's codes lie until they are packed: those that have any take at most a byte each, so
+ * their bytes end before. */
+#define DUNLIN_PACKER_CODES (DUNLIN_QUANTISE_BYTES - DUNLIN_PACK_BLOCK_MAX)
+_Static_assert(6u + DUNLIN_PACK_BLOCK_MAX <= DUNLIN_PACKER_CODES &&
+                   DUNLIN_PACKER_GROUP_BYTES + 6u + DUNLIN_PACK_KEPT_BLOCK_MAX <=
+                       DUNLIN_PACKER_CODES,
+               "a block of codes and its bytes do not overlap");
 
 /* Bytes of the tensor, to the sink; values, to the mirror: if there are any. */
 dunlin_status dunlin__tensor_packer_emit(dunlin__tensor_packer *packer, const uint8_t *bytes,

@@ -19,6 +19,7 @@ typedef union dunlin__stage_values {
         float window[DUNLIN_STAGE_WINDOW];
         float values[DUNLIN_PACK_KEPT_BLOCK_MAX];
         uint32_t elements[DUNLIN_PACK_KEPT_BLOCK_MAX]; /* where they belong in the tensor */
+        uint32_t gaps[DUNLIN_PACK_KEPT_BLOCK_MAX];     /* of LARGEST, between those places */
     } kept;
 } dunlin__stage_values;
 

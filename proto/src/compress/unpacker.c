@@ -81,8 +81,9 @@ dunlin_status dunlin__tensor_unpacker_numbers(dunlin__tensor_unpacker *unpacker,
         return dunlin__tensor_unpacker_fail(unpacker, wrong, error);
     }
     DUNLIN_TRY(dunlin__tensor_unpacker_read(unpacker, unpacker->body, scale.n_body, error));
-    wrong = dunlin__quantise_read(packing, &scale, unpacker->body, n, unpacker->codes.bytes,
-                                  unpacker->slots, out_values);
+    wrong =
+        dunlin__quantise_read(packing, &scale, unpacker->body, n,
+                              unpacker->body + DUNLIN_UNPACKER_CODES, unpacker->slots, out_values);
     return (wrong != NULL) ? dunlin__tensor_unpacker_fail(unpacker, wrong, error) : DUNLIN_OK;
 }
 

@@ -11,7 +11,7 @@
 static dunlin_status read_gaps(dunlin__tensor_unpacker *unpacker, dunlin_error *error)
 {
     uint8_t head[3];
-    uint32_t *gaps = unpacker->codes.gaps;
+    uint32_t *gaps = unpacker->values.kept.gaps;
     DUNLIN_TRY(dunlin__tensor_unpacker_read(unpacker, head, 2, error));
     const size_t n = dunlin__take_u16(head);
     const uint64_t room = unpacker->n_elements - unpacker->n_before_gap;

@@ -9,8 +9,10 @@
 #include "quantise.h"
 #include "stages.h"
 
-/* The numbers of one block: at most 8,192 of 2 bytes. */
+/* The numbers of one block: at most 8,192 of 2 bytes, or of 1 byte and then, behind them, the codes
+ * that they are of. */
 #define DUNLIN_UNPACKER_BODY_BYTES (2u * DUNLIN_PACK_BLOCK_MAX)
+#define DUNLIN_UNPACKER_CODES DUNLIN_PACK_BLOCK_MAX
 
 struct dunlin__tensor_unpacker {
     dunlin_alloc alloc;
@@ -36,10 +38,6 @@ struct dunlin__tensor_unpacker {
     bool is_last_group;
     dunlin__norm norm;
     dunlin__stage_values values;
-    union {
-        uint8_t bytes[DUNLIN_PACK_BLOCK_MAX];
-        uint32_t gaps[DUNLIN_PACK_KEPT_BLOCK_MAX];
-    } codes;
     uint8_t slots[DUNLIN_ENTROPY_SLOTS];
     uint8_t body[DUNLIN_UNPACKER_BODY_BYTES];
 };

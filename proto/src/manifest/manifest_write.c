@@ -11,6 +11,9 @@
 #include <pb_encode.h>
 #include <string.h>
 
+_Static_assert(DUNLIN_V1_MANIFEST_RECORD_SIZE + 8 <= DUNLIN_MANIFEST_RECORD_BYTES,
+               "a record fits an empty buffer");
+
 dunlin_status dunlin__manifest_writer_begin(dunlin__manifest_writer *writer,
                                             dunlin__manifest_kind kind, uint8_t *buffer,
                                             size_t capacity, dunlin_error *error)
@@ -31,12 +34,15 @@ dunlin_status dunlin__manifest_writer_begin(dunlin__manifest_writer *writer,
 static dunlin_status put_record(dunlin__manifest_writer *writer,
                                 const dunlin_v1_manifest_record_t *record, dunlin_error *error)
 {
+    const size_t room = writer->capacity - writer->n_bytes;
+    const size_t n_left = DUNLIN_WIRE_MANIFEST_BYTES - writer->n_drained - writer->n_bytes;
     pb_ostream_t stream =
-        pb_ostream_from_buffer(writer->bytes + writer->n_bytes, writer->capacity - writer->n_bytes);
+        pb_ostream_from_buffer(writer->bytes + writer->n_bytes, room < n_left ? room : n_left);
     if (!pb_encode_tag(&stream, PB_WT_STRING, MANIFEST_RECORDS_TAG) ||
         !pb_encode_submessage(&stream, DUNLIN_V1_MANIFEST_RECORD_FIELDS, record)) {
         return dunlin__fail(error, DUNLIN_LIMIT, "manifest", 0,
-                            "the manifest does not fit %zu bytes (%s)", writer->capacity,
+                            "the manifest does not fit %zu bytes (%s)",
+                            room < n_left ? writer->capacity : (size_t)DUNLIN_WIRE_MANIFEST_BYTES,
                             PB_GET_ERROR(&stream));
     }
     writer->n_bytes += stream.bytes_written;
@@ -83,11 +89,19 @@ dunlin_status dunlin__manifest_writer_chunk(dunlin__manifest_writer *writer,
     return DUNLIN_OK;
 }
 
+size_t dunlin__manifest_writer_drain(dunlin__manifest_writer *writer)
+{
+    const size_t n_bytes = writer->n_bytes;
+    writer->n_drained += n_bytes;
+    writer->n_bytes = 0;
+    return n_bytes;
+}
+
 dunlin_status dunlin__manifest_writer_end(dunlin__manifest_writer *writer, size_t *out_n_bytes,
                                           dunlin_error *error)
 {
     *out_n_bytes = 0;
     DUNLIN_TRY(dunlin__manifest_judge_end(&writer->check, error));
-    *out_n_bytes = writer->n_bytes;
+    *out_n_bytes = writer->n_drained + writer->n_bytes;
     return DUNLIN_OK;
 }

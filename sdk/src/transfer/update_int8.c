@@ -93,14 +93,14 @@ static dunlin_status write_records(const dunlin__update_int8 *update, dunlin__st
                             stream.total_bytes, client->options.max_upload_bytes);
     }
     stream.n_chunks = (uint32_t)dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
-    DUNLIN_TRY(dunlin__manifest_writer_stream(&file->manifest, &stream, &client->error));
+    DUNLIN_TRY(dunlin__stream_file_stream(file, &stream));
     for (int32_t i = 0; i < update->n_tensors; i++) {
         const dunlin_weights_tensor *tensor = tensor_of(update, i);
         dunlin__tensor_entry entry;
         DUNLIN_TRY(dunlin__tensor_entry_make(tensor->name, &tensor->shape, DUNLIN_V1_RULE_AVERAGE,
                                              &entry, &client->error));
         entry.stored_bytes = (uint64_t)tensor->n_elements + DUNLIN_INT8_SCALE_BYTES;
-        DUNLIN_TRY(dunlin__manifest_writer_tensor(&file->manifest, &entry, &client->error));
+        DUNLIN_TRY(dunlin__stream_file_tensor(file, &entry));
     }
     return DUNLIN_OK;
 }

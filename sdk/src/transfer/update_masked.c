@@ -23,9 +23,6 @@
 /* Each roundings are too long with a chance of at most 2^-8. */
 #define ROUNDING_TRIES 32
 
-_Static_assert(DUNLIN_STREAM_BLOCK_FLOATS == DUNLIN_SECAGG_BLOCK,
-               "a block of values is one of both");
-
 /* ---- whole numbers ---- */
 
 /* What the device counts for, at least 1. */
@@ -214,11 +211,11 @@ static dunlin_status write_records(dunlin__stream_file *file, const dunlin__trai
     dunlin__tensor_entry entry;
     (void)snprintf(stream.name, sizeof stream.name, "%s", DUNLIN_STREAM_UPDATE);
     stream.n_chunks = (uint32_t)dunlin__chunk_count(stream.total_bytes, stream.chunk_bytes);
-    DUNLIN_TRY(dunlin__manifest_writer_stream(&file->manifest, &stream, &client->error));
+    DUNLIN_TRY(dunlin__stream_file_stream(file, &stream));
     DUNLIN_TRY(dunlin__tensor_entry_make(DUNLIN_SECAGG_TENSOR, &shape, DUNLIN_V1_RULE_AVERAGE,
                                          &entry, &client->error));
     entry.stored_bytes = stream.total_bytes;
-    return dunlin__manifest_writer_tensor(&file->manifest, &entry, &client->error);
+    return dunlin__stream_file_tensor(file, &entry);
 }
 
 /* Block by block: what was read becomes masked and packed in its place. */
@@ -263,7 +260,7 @@ static dunlin_status write_masked(dunlin__stream_file *file, dunlin__secagg_clie
 dunlin_status dunlin__update_mask(dunlin_client *client, dunlin__secagg_client *session)
 {
     char path[DUNLIN_FILE_PATH_BYTES];
-    dunlin__stream_file file = {.client = client, .fd = -1};
+    dunlin__stream_file file = {.client = client, .fd = -1, .manifest_fd = -1};
     int fd = -1;
     DUNLIN_TRY(dunlin__file_path(client->round->folder, WHOLE_NAME, path, &client->error));
     DUNLIN_TRY(dunlin__file_open_there(path, &fd, &client->error));

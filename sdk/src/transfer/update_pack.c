@@ -289,14 +289,14 @@ static dunlin_status write_records(const dunlin__update_pack *pack, dunlin__stre
                              .packing = pack->options.packing};
     (void)snprintf(stream.name, sizeof stream.name, "%s", DUNLIN_STREAM_UPDATE);
     stream.n_chunks = (uint32_t)dunlin__chunk_count(total_bytes, stream.chunk_bytes);
-    DUNLIN_TRY(dunlin__manifest_writer_stream(&file->manifest, &stream, &client->error));
+    DUNLIN_TRY(dunlin__stream_file_stream(file, &stream));
     for (int32_t i = 0; i < pack->n_tensors; i++) {
         const dunlin_weights_tensor *tensor = tensor_of(pack, i);
         dunlin__tensor_entry entry;
         DUNLIN_TRY(dunlin__tensor_entry_make(tensor->name, &tensor->shape, rule_of(pack, i), &entry,
                                              &client->error));
         entry.stored_bytes = pack->stored_bytes[i];
-        DUNLIN_TRY(dunlin__manifest_writer_tensor(&file->manifest, &entry, &client->error));
+        DUNLIN_TRY(dunlin__stream_file_tensor(file, &entry));
     }
     return DUNLIN_OK;
 }

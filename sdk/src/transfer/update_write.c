@@ -47,6 +47,7 @@ static dunlin_status pack_update(update_job *job, dunlin__update_pack *pack,
     dunlin__update_left left = {.unpacker = NULL};
     DUNLIN_TRY(dunlin__update_pack_open(pack));
     DUNLIN_TRY(dunlin__update_pack_write(pack, file));
+    dunlin__stream_file_drop_block(file); /* what is left takes its own */
     const bool is_kept = job->client->round->assignment.plan.feedback_rounds > 0;
     const dunlin__kept_residual residual = {.ctx = &left, .read_fn = dunlin__update_left_read};
     dunlin_status status = is_kept ? dunlin__update_left_open(&left, pack, file->fd) : DUNLIN_OK;

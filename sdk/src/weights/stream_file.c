@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #define NAME_BYTES 64
+/* A record fits behind one that waits. */
+#define BUFFER_BYTES (2 * DUNLIN_MANIFEST_RECORD_BYTES)
 
 static dunlin_status path_of(const dunlin__stream_file *file, const char *ending,
                              char out_path[DUNLIN_FILE_PATH_BYTES])
@@ -35,19 +37,62 @@ dunlin_status dunlin__stream_file_begin(dunlin__stream_file *file, dunlin_client
                                         const char *folder, const char *name,
                                         dunlin__manifest_kind kind)
 {
+    const dunlin_alloc *alloc = &client->runtime->alloc;
     char path[DUNLIN_FILE_PATH_BYTES];
-    *file = (dunlin__stream_file){.client = client, .folder = folder, .name = name, .fd = -1};
-    file->buffer = dunlin__alloc_array(&client->runtime->alloc, DUNLIN_WIRE_MANIFEST_BYTES, 1);
-    file->block =
-        dunlin__alloc_array(&client->runtime->alloc, DUNLIN_STREAM_BLOCK_FLOATS, sizeof(float));
+    *file = (dunlin__stream_file){
+        .client = client, .folder = folder, .name = name, .fd = -1, .manifest_fd = -1};
+    file->buffer = dunlin__alloc_array(alloc, BUFFER_BYTES, 1);
+    file->block = dunlin__alloc_array(alloc, DUNLIN_STREAM_BLOCK_FLOATS, sizeof(float));
     if (file->buffer == NULL || file->block == NULL) {
-        return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0, "no memory for a manifest");
+        return dunlin__fail(&client->error, DUNLIN_MEMORY, "update", 0,
+                            "no memory for a block of %d values", DUNLIN_STREAM_BLOCK_FLOATS);
     }
-    DUNLIN_TRY(dunlin__manifest_writer_begin(&file->manifest, kind, file->buffer,
-                                             DUNLIN_WIRE_MANIFEST_BYTES, &client->error));
+    DUNLIN_TRY(dunlin__manifest_writer_begin(&file->manifest, kind, file->buffer, BUFFER_BYTES,
+                                             &client->error));
     DUNLIN_TRY(path_of(file, ".bin", path));
-    return open_empty(client, path, &file->fd);
+    DUNLIN_TRY(open_empty(client, path, &file->fd));
+    DUNLIN_TRY(path_of(file, ".manifest.part", path));
+    return open_empty(client, path, &file->manifest_fd);
 }
+
+/* ---- records ---- */
+
+static dunlin_status flush_records(dunlin__stream_file *file)
+{
+    const uint64_t offset = file->manifest.n_drained;
+    const size_t n_bytes = dunlin__manifest_writer_drain(&file->manifest);
+    return dunlin__file_write(file->manifest_fd, file->buffer, n_bytes, offset,
+                              &file->client->error);
+}
+
+/* For one more record. */
+static dunlin_status make_room(dunlin__stream_file *file)
+{
+    const size_t room = BUFFER_BYTES - file->manifest.n_bytes;
+    return room < DUNLIN_MANIFEST_RECORD_BYTES ? flush_records(file) : DUNLIN_OK;
+}
+
+dunlin_status dunlin__stream_file_stream(dunlin__stream_file *file, const dunlin__stream *stream)
+{
+    DUNLIN_TRY(make_room(file));
+    return dunlin__manifest_writer_stream(&file->manifest, stream, &file->client->error);
+}
+
+dunlin_status dunlin__stream_file_tensor(dunlin__stream_file *file,
+                                         const dunlin__tensor_entry *tensor)
+{
+    DUNLIN_TRY(make_room(file));
+    return dunlin__manifest_writer_tensor(&file->manifest, tensor, &file->client->error);
+}
+
+static dunlin_status put_chunk(dunlin__stream_file *file, const uint8_t sha256[DUNLIN_SHA256_BYTES],
+                               dunlin_error *error)
+{
+    DUNLIN_TRY(make_room(file));
+    return dunlin__manifest_writer_chunk(&file->manifest, sha256, error);
+}
+
+/* ---- values ---- */
 
 static dunlin_status sink_write(void *ctx, const void *data, size_t n_bytes, dunlin_error *error)
 {
@@ -63,7 +108,7 @@ static dunlin_status sink_chunk(void *ctx, uint32_t chunk_index, uint32_t chunk_
     dunlin__stream_file *file = ctx;
     (void)chunk_index;
     (void)chunk_bytes;
-    return dunlin__manifest_writer_chunk(&file->manifest, sha256, error);
+    return put_chunk(file, sha256, error);
 }
 
 static dunlin_v1_rule_t rule_of(dunlin_aggregation aggregation)
@@ -109,13 +154,13 @@ static dunlin_status write_records(dunlin__stream_file *file, const dunlin__stre
     }
     out_stream->n_chunks =
         (uint32_t)dunlin__chunk_count(out_stream->total_bytes, out_stream->chunk_bytes);
-    DUNLIN_TRY(dunlin__manifest_writer_stream(&file->manifest, out_stream, error));
+    DUNLIN_TRY(dunlin__stream_file_stream(file, out_stream));
     for (int32_t i = 0; i < plan->n_tensors; i++) {
         const dunlin_weights_tensor *tensor = &base[plan->base_index[i]];
         dunlin__tensor_entry entry;
         DUNLIN_TRY(dunlin__tensor_entry_make(tensor->name, &tensor->shape,
                                              rule_of(tensor->aggregation), &entry, error));
-        DUNLIN_TRY(dunlin__manifest_writer_tensor(&file->manifest, &entry, error));
+        DUNLIN_TRY(dunlin__stream_file_tensor(file, &entry));
     }
     return DUNLIN_OK;
 }
@@ -145,7 +190,7 @@ static dunlin_status finish_chunk(dunlin__stream_chunks *chunks, dunlin_error *e
     uint8_t sha256[DUNLIN_SHA256_BYTES];
     chunks->fill = 0;
     DUNLIN_TRY(dunlin__sha256_end(&chunks->hash, sha256, error));
-    return dunlin__manifest_writer_chunk(&chunks->file->manifest, sha256, error);
+    return put_chunk(chunks->file, sha256, error);
 }
 
 dunlin_status dunlin__stream_chunks_write(void *ctx, const void *data, size_t n_bytes,
@@ -184,39 +229,39 @@ dunlin_status dunlin__stream_chunks_end(dunlin__stream_chunks *chunks, dunlin_st
     return status;
 }
 
+/* ---- the end ---- */
+
 dunlin_status dunlin__stream_file_end(dunlin__stream_file *file)
 {
     dunlin_client *client = file->client;
     char part[DUNLIN_FILE_PATH_BYTES];
     char path[DUNLIN_FILE_PATH_BYTES];
-    size_t n_bytes = 0;
-    int fd = -1;
+    size_t ignored = 0;
     DUNLIN_TRY(dunlin__file_sync(file->fd, file->folder, &client->error));
-    DUNLIN_TRY(dunlin__manifest_writer_end(&file->manifest, &n_bytes, &client->error));
+    DUNLIN_TRY(dunlin__manifest_writer_end(&file->manifest, &ignored, &client->error));
+    DUNLIN_TRY(flush_records(file));
     DUNLIN_TRY(path_of(file, ".manifest.part", part));
     DUNLIN_TRY(path_of(file, ".manifest", path));
-    dunlin_status status = open_empty(client, part, &fd);
-    if (status == DUNLIN_OK) {
-        status = dunlin__file_write(fd, file->buffer, n_bytes, 0, &client->error);
-    }
-    if (status == DUNLIN_OK) {
-        status = dunlin__file_rename(fd, part, path, &client->error);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return status;
+    return dunlin__file_rename(file->manifest_fd, part, path, &client->error);
+}
+
+void dunlin__stream_file_drop_block(dunlin__stream_file *file)
+{
+    dunlin__free_array(&file->client->runtime->alloc, file->block, DUNLIN_STREAM_BLOCK_FLOATS,
+                       sizeof(float));
+    file->block = NULL;
 }
 
 void dunlin__stream_file_close(dunlin__stream_file *file)
 {
-    if (file->fd >= 0) {
-        (void)close(file->fd);
-        file->fd = -1;
+    int *const fds[] = {&file->fd, &file->manifest_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (*fds[i] >= 0) {
+            (void)close(*fds[i]);
+            *fds[i] = -1;
+        }
     }
-    dunlin__free_array(&file->client->runtime->alloc, file->block, DUNLIN_STREAM_BLOCK_FLOATS,
-                       sizeof(float));
-    dunlin__free_array(&file->client->runtime->alloc, file->buffer, DUNLIN_WIRE_MANIFEST_BYTES, 1);
-    file->block = NULL;
+    dunlin__stream_file_drop_block(file);
+    dunlin__free_array(&file->client->runtime->alloc, file->buffer, BUFFER_BYTES, 1);
     file->buffer = NULL;
 }

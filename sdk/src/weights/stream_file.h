@@ -2,8 +2,9 @@
  * stream_file.h - streams of tensors as two files of a folder: NAME.bin has the values, one stream
  * after the other, NAME.manifest what they are.
  *
- * The manifest appears whole, after the values that it describes are on the storage; so if there is
- * a manifest, all values are there. Only a block of the values is in memory at a time.
+ * The manifest is written record by record under another name and gets its own when it is whole and
+ * the values that it describes are on the storage; so if there is a manifest, all values are there.
+ * Only a block of the values and a few records are in memory at a time.
  */
 #ifndef DUNLIN_SDK_STREAM_FILE_H
 #define DUNLIN_SDK_STREAM_FILE_H
@@ -14,7 +15,7 @@
 
 /* What values are made in; and what is read beside a block, on the stack: threads of apps may have
  * little of it. */
-#define DUNLIN_STREAM_BLOCK_FLOATS 4096
+#define DUNLIN_STREAM_BLOCK_FLOATS 1024
 #define DUNLIN_STREAM_PIECE_FLOATS 1024
 
 typedef struct dunlin__stream_file {
@@ -22,8 +23,9 @@ typedef struct dunlin__stream_file {
     const char *folder;
     const char *name;
     int fd;
+    int manifest_fd;
     uint64_t n_written;
-    uint8_t *buffer; /* of the manifest */
+    uint8_t *buffer; /* of the manifest's records that are not in its file yet */
     float *block;    /* of DUNLIN_STREAM_BLOCK_FLOATS: values on their way */
     dunlin__manifest_writer manifest;
 } dunlin__stream_file;
@@ -45,6 +47,14 @@ dunlin_status dunlin__stream_file_begin(dunlin__stream_file *file, dunlin_client
                                         dunlin__manifest_kind kind);
 /* The next stream. NUMERIC for a value that is no number. */
 dunlin_status dunlin__stream_file_add(dunlin__stream_file *file, const dunlin__stream_plan *plan);
+/* The records of a stream whose bytes come by dunlin__stream_chunks_write(): the stream's own, then
+ * its tensors'. */
+dunlin_status dunlin__stream_file_stream(dunlin__stream_file *file, const dunlin__stream *stream);
+dunlin_status dunlin__stream_file_tensor(dunlin__stream_file *file,
+                                         const dunlin__tensor_entry *tensor);
+/* Gives the block back before the close: no more values are made in it. */
+void dunlin__stream_file_drop_block(dunlin__stream_file *file);
+
 /* Bytes of a stream whose records are in the manifest already, cut into its chunks. */
 typedef struct dunlin__stream_chunks {
     dunlin__stream_file *file;
