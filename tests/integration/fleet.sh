@@ -126,6 +126,7 @@ import json, sys
 plain, one, two = (json.load(open(path)) for path in sys.argv[1:])
 figures = lambda run: [(r["round"], r["accuracy"], r["loss"], r["train_loss"], r["participants"]) for r in run["rounds"]]
 assert figures(one) == figures(two), "packed: threads, faults or deltas change the figures: %s %s" % (figures(one), figures(two))
+assert one["models_sha256"] == two["models_sha256"] is not None, "packed: other weights"
 assert figures(one) != figures(plain)
 assert one["setup"]["compress"] == {"up": "int4+rotate", "down": "int8"}, one["setup"]
 assert one["bytes_down"] == sum(r["bytes_down"] for r in one["rounds"]) < plain["bytes_down"] / 3, one["bytes_down"]
@@ -140,6 +141,7 @@ import json, sys
 one, two = (json.load(open(path)) for path in sys.argv[1:])
 figures = lambda run: [(r["round"], r["accuracy"], r["loss"], r["train_loss"], r["participants"]) for r in run["rounds"]]
 assert figures(one) == figures(two), "fed back: threads, faults or deltas change the figures: %s %s" % (figures(one), figures(two))
+assert one["models_sha256"] == two["models_sha256"] is not None, "fed back: other weights"
 assert all(r["participants"] == 4 for r in one["rounds"]) and one["setup"]["compress"]["feedback"] == 3, one["setup"]
 PYTHON
 expect 2 "--compress sideways:int8: not up:WORDS,down:WORDS" "$bin/dunlin-fleet" --serve --compress sideways:int8

@@ -254,25 +254,89 @@ PACKED_TEST(an_update_that_is_refused_leaves_nothing)
     cr_expect_lt(relative_error(), 1e-6);
 }
 
+/* What is kept of a rounded choice of a clipped update is what was clipped less what was decoded:
+ * neither what the bound took away nor what was sent. */
+PACKED_TEST(what_is_left_is_clipped_less_decoded)
+{
+    static double left[N_AVERAGED];
+    double norm = 0.0;
+    for (int64_t i = 0; i < N_AVERAGED; i++) {
+        norm += made(i) * made(i);
+    }
+    want(DUNLIN_V1_VALUES_LEVELS, 4, DUNLIN_V1_SELECTION_LARGEST, 300000, false);
+    w.server.plan.feedback_rounds = 5;
+    w.server.plan.clip_norm = (float)(sqrt(norm) / 4.0);
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+    int64_t n_rounded = 0;
+    for (int64_t i = 0; i < N_AVERAGED; i++) {
+        const double sent = (double)w.server.update[i];
+        left[i] = made(i) / 4.0 - sent;
+        n_rounded += sent > 0.0 && fabs(left[i]) > 1e-3 * made(i) ? 1 : 0;
+    }
+    cr_expect_gt(n_rounded, N_AVERAGED / 20);
+    w.server.now_ms += 5000;
+    w.server.round++;
+    want(DUNLIN_V1_VALUES_F32, 0, DUNLIN_V1_SELECTION_LARGEST, 1000000, false);
+    w.server.plan.feedback_rounds = 5;
+    w.server.plan.clip_norm = 0.0F;
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+    for (int64_t i = 0; i < N_AVERAGED; i++) {
+        cr_assert_float_eq((double)w.server.update[i], made(i) + left[i], 1e-5 * made(i),
+                           "value %lld", (long long)i);
+    }
+}
+
+/* One round, cut at an exchange: as often as needed until it is accepted. */
+static void run_cut(int at)
+{
+    w.server.spoil = at % 2 == 0 ? FAKE_LOST_REPLY : FAKE_LOST_REQUEST;
+    w.server.spoil_exchange = at;
+    dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
+    for (int i = 0; i < 4 && report.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
+        report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
+        const dunlin_status status = dunlin_client_run_round(w.client, &report);
+        cr_assert(status == DUNLIN_OK || status == DUNLIN_CLOSED, "%s", dunlin_status_name(status));
+        w.server.now_ms += 5000;
+    }
+    cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "cut at exchange %d", at);
+    w.server.spoil = FAKE_FINE;
+    w.server.now_ms += 5000;
+    w.server.round++;
+}
+
 /* A cut at any exchange sends the same bytes again: the server compares manifests. */
 PACKED_TEST(a_cut_at_any_exchange_sends_the_same_bytes)
 {
     for (int at = 0; at < 14; at++) {
         want(DUNLIN_V1_VALUES_LEVELS, 4, DUNLIN_V1_SELECTION_ALL, 0, true);
-        w.server.spoil = at % 2 == 0 ? FAKE_LOST_REPLY : FAKE_LOST_REQUEST;
-        w.server.spoil_exchange = at;
-        dunlin_round_report report = DUNLIN_ROUND_REPORT_INIT;
-        for (int i = 0; i < 4 && report.outcome != DUNLIN_OUTCOME_ACCEPTED; i++) {
-            report = (dunlin_round_report)DUNLIN_ROUND_REPORT_INIT;
-            const dunlin_status status = dunlin_client_run_round(w.client, &report);
-            cr_assert(status == DUNLIN_OK || status == DUNLIN_CLOSED, "%s",
-                      dunlin_status_name(status));
-            w.server.now_ms += 5000;
+        run_cut(at);
+    }
+}
+
+/* The same with feedback: what came in all, and what is left, is what was made, once. */
+PACKED_TEST(a_cut_loses_and_doubles_nothing_of_what_is_left)
+{
+    static double came[N_AVERAGED];
+    const int n_rounds = 15;
+    memset(came, 0, sizeof came);
+    for (int at = 0; at < n_rounds; at++) {
+        /* A rounded part, largest or at random, with each cut; at last all that is left. */
+        if (at == n_rounds - 1) {
+            want(DUNLIN_V1_VALUES_F32, 0, DUNLIN_V1_SELECTION_LARGEST, 1000000, false);
+        } else if (at % 4 < 2) {
+            want(DUNLIN_V1_VALUES_LEVELS, 4, DUNLIN_V1_SELECTION_LARGEST, 100000, false);
+        } else {
+            want(DUNLIN_V1_VALUES_F16, 0, DUNLIN_V1_SELECTION_RANDOM, 100000, false);
         }
-        cr_assert_eq(report.outcome, DUNLIN_OUTCOME_ACCEPTED, "cut at exchange %d", at);
-        w.server.spoil = FAKE_FINE;
-        w.server.now_ms += 5000;
-        w.server.round++;
+        w.server.plan.feedback_rounds = 5;
+        run_cut(at);
+        for (int64_t i = 0; i < N_AVERAGED; i++) {
+            came[i] += (double)w.server.update[i];
+        }
+    }
+    for (int64_t i = 0; i < N_AVERAGED; i++) {
+        cr_assert_float_eq(came[i], n_rounds * made(i), 1e-4 * made(i), "value %lld: %g of %g",
+                           (long long)i, came[i], n_rounds * made(i));
     }
 }
 

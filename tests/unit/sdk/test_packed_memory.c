@@ -73,6 +73,16 @@ static dunlin__packing packing_of(dunlin_v1_values_t values, uint32_t bits,
     return packing;
 }
 
+/* Running statistics are packed by none. */
+static void expect_statistics(void)
+{
+    for (int64_t i = FAKE_VALUES - 3; i < FAKE_VALUES; i++) {
+        cr_expect_float_eq((double)w.server.update[i],
+                           (double)fake_learner_update(&w.learner, &w.server, i), 0.0, "value %lld",
+                           (long long)i);
+    }
+}
+
 static void expect_little(const dunlin__packing *packing, uint32_t feedback_rounds, float clip_norm)
 {
     w.server.plan.update_encoding = DUNLIN_V1_ENCODING_PACKED;
@@ -90,6 +100,7 @@ static void expect_little(const dunlin__packing *packing, uint32_t feedback_roun
                   (unsigned long long)seen.n_most, (int)packing->values, packing->bits,
                   (int)packing->selection, packing->is_rotated, packing->is_entropy_coded,
                   feedback_rounds, (double)clip_norm);
+    expect_statistics();
     w.server.now_ms += 5000;
     w.server.round++;
 }
@@ -119,7 +130,7 @@ static int expect_little_of(dunlin_v1_values_t values, uint32_t bits)
     return n;
 }
 
-MEMORY_TEST(an_update_takes_at_most_64_kib_beside_the_model)
+MEMORY_TEST(an_update_takes_at_most_64_kib_and_leaves_statistics_alone)
 {
     static const struct {
         dunlin_v1_values_t values;
