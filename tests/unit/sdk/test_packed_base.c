@@ -110,22 +110,28 @@ static void name_packed(dunlin__assignment *assignment)
     assignment->packed_base.manifest_bytes = (uint32_t)made.n_manifest;
 }
 
-/* A base that is what 8 bits an entry decode to. */
-static void offer_packed(void)
+/* A base that is what a packing decodes to. */
+static void offer(const dunlin__packing *packing)
 {
     memset(&made, 0, sizeof made);
     made.encoding = DUNLIN_V1_ENCODING_PACKED;
-    made.packing = (dunlin__packing){.version = DUNLIN_PACK_VERSION,
-                                     .values = DUNLIN_V1_VALUES_LEVELS,
-                                     .bits = 8,
-                                     .selection = DUNLIN_V1_SELECTION_ALL,
-                                     .block_values = 512};
+    made.packing = *packing;
     pack();
     cr_assert_eq(made.n_decoded, FAKE_VALUES);
     memcpy(w.server.values, made.decoded, sizeof made.decoded);
     fake_server_remake_base(&w.server);
     describe();
     w.server.edit_assignment_fn = name_packed;
+}
+
+/* The same with 8 bits an entry. */
+static void offer_packed(void)
+{
+    offer(&(dunlin__packing){.version = DUNLIN_PACK_VERSION,
+                             .values = DUNLIN_V1_VALUES_LEVELS,
+                             .bits = 8,
+                             .selection = DUNLIN_V1_SELECTION_ALL,
+                             .block_values = 512});
 }
 
 static void expect_update(void)
@@ -228,4 +234,87 @@ BASE_TEST(a_cut_at_any_exchange_goes_on)
         w.server.round++;
     }
     expect_no_files();
+}
+
+/* ---- memory ---- */
+
+static struct {
+    dunlin_alloc_counter counter;
+    dunlin_learner_ops ops;   /* of the learner, with our load() */
+    dunlin_learner_ops plain; /* its own */
+    dunlin_status (*perform_fn)(dunlin_transport *transport, const dunlin_http_request *request,
+                                dunlin_http_reply *out_reply, dunlin_error *error);
+    bool is_fetching;
+    uint64_t n_before; /* when the first object was asked for */
+    uint64_t n_most;   /* beside that, until the learner has the base */
+} seen;
+
+static dunlin_status perform_counted(dunlin_transport *transport,
+                                     const dunlin_http_request *request,
+                                     dunlin_http_reply *out_reply, dunlin_error *error)
+{
+    if (!seen.is_fetching && strstr(request->url, "/objects/") != NULL) {
+        seen.is_fetching = true;
+        seen.n_before = seen.counter.now_bytes;
+        seen.counter.peak_bytes = seen.counter.now_bytes;
+    }
+    return seen.perform_fn(transport, request, out_reply, error);
+}
+
+static dunlin_status load_counted(void *self, const dunlin_task *task,
+                                  const dunlin_weights_reader *base)
+{
+    seen.n_most = seen.counter.peak_bytes - seen.n_before;
+    return seen.plain.load(self, task, base);
+}
+
+static void expect_little(dunlin_v1_values_t values, uint32_t bits, bool is_rotated, bool is_coded)
+{
+    dunlin__packing packing = {.version = DUNLIN_PACK_VERSION,
+                               .values = values,
+                               .bits = bits,
+                               .selection = DUNLIN_V1_SELECTION_ALL,
+                               .is_rotated = is_rotated,
+                               .is_entropy_coded = is_coded,
+                               .block_values = DUNLIN_PACK_BLOCK_MAX};
+    packing.seed.size = is_rotated ? DUNLIN_PACK_SEED_BYTES : 0;
+    offer(&packing);
+    seen.is_fetching = false;
+    w.server.object_bytes = 0;
+    (void)run(DUNLIN_OK, DUNLIN_OUTCOME_ACCEPTED);
+    cr_expect_lt(w.server.object_bytes, PLAIN_BYTES); /* it came packed */
+    cr_expect(seen.is_fetching);
+    cr_expect_gt(seen.n_most, sizeof(float) * DUNLIN_PACK_BLOCK_MAX); /* it was looked at */
+    cr_expect_leq(seen.n_most, 65536u, "%llu bytes: values %d of %u bits, rotated %d, coded %d",
+                  (unsigned long long)seen.n_most, (int)values, bits, is_rotated, is_coded);
+    w.server.now_ms += 5000;
+    w.server.round++;
+}
+
+BASE_TEST(it_takes_at_most_64_kib_beside_the_model)
+{
+    fake_world_close(&w);
+    memset(&seen, 0, sizeof seen);
+    dunlin_alloc_counter_init(&seen.counter, NULL);
+    seen.plain = *w.plug.ops;
+    seen.ops = seen.plain;
+    seen.ops.load = load_counted;
+    w.plug.ops = &seen.ops;
+    w.runtime = fake_server_runtime(&w.server, w.folder, &seen.counter.hooks);
+    seen.perform_fn = w.runtime->transport_ops.perform_fn;
+    w.runtime->transport_ops.perform_fn = perform_counted;
+    cr_assert_eq(dunlin_client_create(w.runtime, &w.options, &w.plug, &w.client, NULL), DUNLIN_OK);
+    for (int how = 0; how < 4; how++) {
+        const bool is_rotated = how % 2 == 1;
+        const bool is_coded = how / 2 == 1;
+        for (uint32_t bits = 2; bits <= 8; bits += 3) {
+            expect_little(DUNLIN_V1_VALUES_LEVELS, bits, is_rotated, is_coded);
+        }
+        if (!is_coded) {
+            expect_little(DUNLIN_V1_VALUES_F16, 0, is_rotated, false);
+            expect_little(DUNLIN_V1_VALUES_BF16, 0, is_rotated, false);
+        }
+    }
+    fake_world_close(&w);
+    fake_world_open(&w);
 }
