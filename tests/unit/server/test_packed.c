@@ -177,6 +177,44 @@ Test(packed, becomes_the_next_model)
     }
 }
 
+/* Statistics go as they are whatever the words, up and down; one that is a variance ends at 0. */
+Test(packed, statistics_are_exact_and_a_variance_never_goes_below_0)
+{
+    static const char *const words[] = {"f16",          "bf16",
+                                        "int2",         "int8+entropy",
+                                        "int4+rotate",  "int4+rotate+entropy",
+                                        "bit+rotate",   "topk:0.1",
+                                        "topk:0.1+bit", "topk:0.1+int4+entropy",
+                                        "randk:0.1",    "randk:0.5+f16"};
+    static const bool is_variance[N_TENSORS] = {false, true, false};
+    const float statistics[4] = {-0.5F, 0.3F, -1e-9F, 0.0F};
+    float values[N_VALUES];
+    float next[N_VALUES];
+    site at;
+    fill(values);
+    memcpy(values + 6, statistics, sizeof statistics);
+    for (size_t i = 0; i < 2 * sizeof words / sizeof words[0]; i++) {
+        char keys[160];
+        const bool has_variance = i % 2 == 1;
+        (void)snprintf(keys, sizeof keys,
+                       ", \"rounds\": 2, \"cohort\": 1, \"compress\": {\"up\": \"%s\", "
+                       "\"down\": \"int4+rotate\"}",
+                       words[i / 2]);
+        site_open(&at, keys);
+        at.fixture.server.layout.is_variance = has_variance ? is_variance : NULL;
+        pack(&at, values);
+        cr_assert_eq(put(&at), 200, "%s: %s", keys, at.device.status.text);
+        const dunlin__commit_response answer = commit(&at);
+        cr_assert_eq(answer.outcome, DUNLIN_V1_COMMIT_OUTCOME_ACCEPTED, "%s", answer.text);
+        test_read_model(&at.fixture, 2, next);
+        for (int k = 0; k < 4; k++) {
+            const float wanted = has_variance && statistics[k] < 0.0F ? 0.0F : statistics[k];
+            cr_expect_eq(next[6 + k], wanted, "%s: %d: %g", keys, k, (double)next[6 + k]);
+        }
+        site_end(&at);
+    }
+}
+
 static void expect_put_refused(site *at, const char *wanted)
 {
     cr_expect_geq(put(at), 400);
