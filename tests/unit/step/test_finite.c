@@ -4,7 +4,11 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/bytes.h>
+#include <dunlin/pixels.h>
+#include <dunlin/several.h>
 #include <dunlin/trainer_advanced.h>
+#include <dunlin/trainer_experimental.h>
 
 #include <criterion/criterion.h>
 
@@ -45,15 +49,27 @@ static dunlin_status take_step(dunlin_trainer *trainer, const dunlin_model *mode
     return dunlin_trainer_step(trainer, &source.source, indices, 4, NULL);
 }
 
+/* Optimisers, and what a step stores and multiplies in. */
 static const struct way {
     dunlin_optimizer optimizer;
     float momentum;
     bool is_nesterov;
-} ways[] = {{DUNLIN_OPTIMIZER_SGD, 0.0F, false},
-            {DUNLIN_OPTIMIZER_SGD, 0.9F, false},
-            {DUNLIN_OPTIMIZER_SGD, 0.9F, true},
-            {DUNLIN_OPTIMIZER_ADAM, 0.0F, false},
-            {DUNLIN_OPTIMIZER_ADAMW, 0.0F, false}};
+    dunlin_storage storage;
+    const char *precision;
+} ways[] = {
+    {DUNLIN_OPTIMIZER_SGD, 0.0F, false, DUNLIN_STORAGE_EXACT, NULL},
+    {DUNLIN_OPTIMIZER_SGD, 0.9F, false, DUNLIN_STORAGE_EXACT, NULL},
+    {DUNLIN_OPTIMIZER_SGD, 0.9F, true, DUNLIN_STORAGE_EXACT, NULL},
+    {DUNLIN_OPTIMIZER_ADAM, 0.0F, false, DUNLIN_STORAGE_EXACT, NULL},
+    {DUNLIN_OPTIMIZER_ADAMW, 0.0F, false, DUNLIN_STORAGE_EXACT, NULL},
+    {DUNLIN_OPTIMIZER_SGD, 0.9F, false, DUNLIN_STORAGE_BF16, NULL},
+    {DUNLIN_OPTIMIZER_ADAM, 0.0F, false, DUNLIN_STORAGE_INT8, NULL},
+    {DUNLIN_OPTIMIZER_SGD, 0.9F, true, DUNLIN_STORAGE_EXACT, "adaptive-int8"},
+    {DUNLIN_OPTIMIZER_SGD, 0.0F, false, DUNLIN_STORAGE_EXACT, "adaptive-fixed"},
+    {DUNLIN_OPTIMIZER_ADAM, 0.0F, false, DUNLIN_STORAGE_EXACT, "octo"},
+    {DUNLIN_OPTIMIZER_ADAMW, 0.0F, false, DUNLIN_STORAGE_EXACT, "wageubn"},
+    {DUNLIN_OPTIMIZER_SGD, 0.9F, false, DUNLIN_STORAGE_EXACT, "mls"},
+};
 enum { N_WAYS = sizeof ways / sizeof ways[0] };
 
 static dunlin_trainer_options options_of(int way, gradient_setter *setter)
@@ -62,6 +78,8 @@ static dunlin_trainer_options options_of(int way, gradient_setter *setter)
     options.optimizer = ways[way].optimizer;
     options.momentum = ways[way].momentum;
     options.is_nesterov = ways[way].is_nesterov;
+    options.storage = ways[way].storage;
+    options.precision = ways[way].precision;
     options.lr = 0.1F;
     options.gradient_fn = set_gradient;
     options.gradient_ctx = setter;
@@ -104,6 +122,26 @@ static void expect_file_stays(dunlin_trainer *good, dunlin_trainer *bad, write_f
     free(path);
 }
 
+/* The same of what came after these: files in memory, outputs, counts, experiments. */
+static void expect_torn_for_later_calls(dunlin_trainer *trainer, const dunlin_source *source)
+{
+    float values[4 * 64];
+    int64_t counts[64 * 64];
+    dunlin_buffer file = {.at = NULL};
+    dunlin_answer_counts wanted = DUNLIN_ANSWER_COUNTS_INIT;
+    wanted.confusion = counts;
+    wanted.n_classes = 4;
+    cr_expect_eq(dunlin_trainer_predict_output(trainer, source, 0, 0, 4, values), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_confusion(trainer, source, 0, 4, 4, counts, NULL), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_count_answers(trainer, source, 0, 4, &wanted, NULL), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_write_checkpoint(trainer, dunlin_buffer_add, &file), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_write_onnx(trainer, dunlin_buffer_add, &file), DUNLIN_STATE);
+    cr_expect_eq(file.n, 0);
+    dunlin_buffer_free(&file);
+    cr_expect_eq(dunlin_trainer_set_grad_bits(trainer, "5", 1), DUNLIN_STATE);
+    cr_expect_eq(dunlin_trainer_set_budget_at(trainer, 100, 50.0, 1 << 20), DUNLIN_STATE);
+}
+
 /* What a torn trainer refuses, and that its values can be read. */
 static void expect_torn(dunlin_trainer *trainer, const dunlin_model *model)
 {
@@ -122,6 +160,7 @@ static void expect_torn(dunlin_trainer *trainer, const dunlin_model *model)
     cr_expect_eq(dunlin_trainer_set_schedule(trainer, &schedule), DUNLIN_STATE);
     cr_expect_eq(dunlin_trainer_set_property(trainer, "a", "b"), DUNLIN_STATE);
     cr_expect_eq(dunlin_trainer_copy_weights_to_slot(trainer, 0), DUNLIN_STATE);
+    expect_torn_for_later_calls(trainer, &source.source);
     dunlin_trainer_reset_optimizer(trainer);
     cr_expect_eq(dunlin_trainer_last_error(trainer)->status, DUNLIN_STATE);
     int64_t n = 0;

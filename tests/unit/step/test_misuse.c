@@ -4,7 +4,11 @@
  */
 #include "step/step_support.h"
 
+#include <dunlin/bytes.h>
+#include <dunlin/pixels.h>
+#include <dunlin/several.h>
 #include <dunlin/trainer_advanced.h>
+#include <dunlin/trainer_experimental.h>
 
 #include <criterion/criterion.h>
 
@@ -34,6 +38,72 @@ static void expect(const char *what, dunlin_status found, dunlin_status wanted)
     cr_expect_eq(found, wanted, "%s: %s", what, dunlin_status_name(found));
 }
 
+static dunlin_status take_no_bytes(void *ctx, const void *bytes, size_t n)
+{
+    (void)ctx;
+    (void)bytes;
+    (void)n;
+    cr_expect_fail("a file was written");
+    return DUNLIN_OK;
+}
+
+static void take_entry(void *ctx, const dunlin_parameter_entry *entry)
+{
+    (void)entry;
+    ++*(int *)ctx;
+}
+
+/* Calls that work on the trainer: never answered while another one does. */
+static void make_calls_that_work(dunlin_trainer *t)
+{
+    int64_t counts[64] = {0};
+    float values[64];
+    dunlin_answer_counts wanted = DUNLIN_ANSWER_COUNTS_INIT;
+    wanted.confusion = counts;
+    wanted.n_classes = 4;
+    expect("write_checkpoint", dunlin_trainer_write_checkpoint(t, take_no_bytes, NULL),
+           DUNLIN_STATE);
+    expect("read_checkpoint", dunlin_trainer_read_checkpoint(t, "", 0), DUNLIN_STATE);
+    expect("write_onnx", dunlin_trainer_write_onnx(t, take_no_bytes, NULL), DUNLIN_STATE);
+    expect("export_qdq", dunlin_trainer_export_qdq(t, b.path), DUNLIN_STATE);
+    expect("write_qdq", dunlin_trainer_write_qdq(t, take_no_bytes, NULL), DUNLIN_STATE);
+    expect("predict_output", dunlin_trainer_predict_output(t, &b.plain, 0, 0, 1, values),
+           DUNLIN_STATE);
+    expect("begin_parameter", dunlin_trainer_begin_parameter(t, 0, 1.0F, values), DUNLIN_STATE);
+    expect("confusion", dunlin_trainer_confusion(t, &b.plain, 0, 1, 4, counts, NULL), DUNLIN_STATE);
+    expect("count_answers", dunlin_trainer_count_answers(t, &b.plain, 0, 1, &wanted, NULL),
+           DUNLIN_STATE);
+}
+
+/* Calls that look, or set for the next steps: answered between two steps, with what they say of
+ * this trainer at any time. */
+static void make_calls_that_look(dunlin_trainer *t)
+{
+    const bool looks = b.is_between_steps;
+    int n_entries = 0;
+    uint64_t n_bytes = 0;
+    float value = 0.0F;
+    dunlin_metrics metrics;
+    dunlin_scale_info scale = DUNLIN_SCALE_INFO_INIT;
+    dunlin_budget_change change = DUNLIN_BUDGET_CHANGE_INIT;
+    expect("get_output_metrics", dunlin_trainer_get_output_metrics(t, 0, &metrics),
+           looks ? DUNLIN_OK : DUNLIN_STATE);
+    expect("list_parameters", dunlin_trainer_list_parameters(t, take_entry, &n_entries),
+           looks ? DUNLIN_OK : DUNLIN_STATE);
+    cr_expect_eq(n_entries, looks ? dunlin_trainer_n_parameters(t) : 0);
+    expect("operand_bytes", dunlin_trainer_operand_bytes(t, 1, &n_bytes),
+           looks ? DUNLIN_OK : DUNLIN_STATE);
+    expect("get_parameter", dunlin_trainer_get_parameter(t, "none", &value, 1),
+           looks ? DUNLIN_ARGUMENT : DUNLIN_STATE);
+    expect("set_grad_bits", dunlin_trainer_set_grad_bits(t, "5", 1),
+           looks ? DUNLIN_ARGUMENT : DUNLIN_STATE);
+    expect("scale", dunlin_trainer_scale(t, 0, &scale), looks ? DUNLIN_ARGUMENT : DUNLIN_STATE);
+    expect("budget_change", dunlin_trainer_budget_change(t, 0, &change),
+           looks ? DUNLIN_ARGUMENT : DUNLIN_STATE);
+    expect("set_budget_at", dunlin_trainer_set_budget_at(t, 100, 50.0, 1 << 20),
+           looks ? DUNLIN_UNSUPPORTED : DUNLIN_STATE);
+}
+
 static void *make_all_calls(void *ctx)
 {
     (void)ctx;
@@ -57,6 +127,8 @@ static void *make_all_calls(void *ctx)
     expect("save", dunlin_trainer_save_checkpoint(t, b.path), DUNLIN_STATE);
     expect("load", dunlin_trainer_load_checkpoint(t, b.path), DUNLIN_STATE);
     expect("export", dunlin_trainer_export_onnx(t, b.path), DUNLIN_STATE);
+    make_calls_that_work(t);
+    make_calls_that_look(t);
     cr_expect_neq(access(b.path, F_OK), 0, "a file was written");
     const int64_t n_steps = dunlin_trainer_n_steps(t);
     dunlin_trainer_reset_optimizer(t);

@@ -161,7 +161,7 @@ typedef struct dunlin_output_loss {
 /** Metrics of one output in the trainer's last step, fit or evaluation; its loss is without its
  * weight in the sum. Zeros before the first.
  *
- * @return OK; ARGUMENT (a NULL, an index that is none). */
+ * @return OK; ARGUMENT (a NULL, an index that is none); STATE. */
 DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_get_output_metrics(
     const dunlin_trainer *trainer, int32_t index, dunlin_metrics *out_metrics);
 

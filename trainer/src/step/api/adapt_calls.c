@@ -63,6 +63,7 @@ dunlin_status dunlin_trainer_set_budget_at(dunlin_trainer *trainer, int64_t step
                                            uint64_t budget_bytes)
 {
     DUNLIN_TRY(dunlin__trainer_look(trainer));
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
     dunlin_ladder *ladder = trainer->ladder;
     if (ladder == NULL) {
         return fail_fixed(trainer->error);

@@ -3,8 +3,12 @@
  */
 #include "tally.h"
 
+#include "step/context/guard.h"
+
 #include <dunlin/several.h>
 #include <mem/support.h>
+
+#include <inttypes.h>
 
 #define TOP5_LEAST_CLASSES 6
 
@@ -77,9 +81,16 @@ void dunlin__tally_metrics(dunlin_trainer *trainer, const dunlin_tally *total,
 dunlin_status dunlin_trainer_get_output_metrics(const dunlin_trainer *trainer, int32_t index,
                                                 dunlin_metrics *out_metrics)
 {
-    if (trainer == NULL || out_metrics == NULL || index < 0 ||
-        index >= (int32_t)trainer->train.step->n_outputs) {
+    if (trainer == NULL) {
         return DUNLIN_ARGUMENT;
+    }
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
+    const uint32_t n_outputs = trainer->train.step->n_outputs;
+    if (out_metrics == NULL || index < 0 || index >= (int32_t)n_outputs) {
+        return dunlin__fail(trainer->error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "there is no output %" PRId32 " among %" PRIu32
+                            ", or nowhere to put its metrics",
+                            index, n_outputs);
     }
     *out_metrics = trainer->output_metrics[index];
     return DUNLIN_OK;
