@@ -105,6 +105,10 @@ Test(graph, wrong_parts_are_refused)
     expect(at.graph, 1, DUNLIN_ARGUMENT, "parent 999");
     at = make_small();
     part = test_part(at.graph, "tail", at.y, 0, 32);
+    at.graph->tensors[part].parent = at.graph->graph.n_tensors; /* the first that is none */
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "is not one of");
+    at = make_small();
+    part = test_part(at.graph, "tail", at.y, 0, 32);
     at.graph->tensors[at.y].parent = part;
     expect(at.graph, 1, DUNLIN_ARGUMENT, "part of itself");
     at = make_small();
@@ -121,6 +125,9 @@ Test(graph, wrong_accesses_are_refused)
     at = make_small();
     TEST_OP(at.graph, "odd", MAP, "r", 77);
     expect(at.graph, 1, DUNLIN_ARGUMENT, "tensor 77");
+    at = make_small();
+    TEST_OP(at.graph, "odd", MAP, "r", at.graph->graph.n_tensors); /* the first that is none */
+    expect(at.graph, 1, DUNLIN_ARGUMENT, "is not one of");
     at = make_small();
     TEST_OP(at.graph, "odd", FIXED, "r", at.x);
     expect(at.graph, 1, DUNLIN_ARGUMENT, "op is fixed");

@@ -243,6 +243,9 @@ Test(verify, structure)
     at->hand.operands[at->hand.steps[2].first_operand] = 99;
     expect_remat(at, "tensor y1: place 99 is not one of 9");
     at = make_remat();
+    at->hand.operands[at->hand.steps[2].first_operand] = 9;
+    expect_remat(at, "tensor y1: place 9 is not one of 9");
+    at = make_remat();
     at->hand.operands[at->hand.steps[2].first_operand] = DUNLIN_MEM_NONE;
     expect_remat(at, "tensor y1: place");
     at = make_remat();

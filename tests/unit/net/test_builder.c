@@ -194,6 +194,32 @@ static dunlin_value attend(dunlin_builder *b, const char *name,
     return dunlin_builder_attention_with(b, name, &x, 1, 2, options);
 }
 
+/* Su et al. 2021: pair j of a head of d numbers turns by token * base^(-2 j / d); both halves have
+ * the same angles. */
+Test(builder, rotary_positions_turn_by_their_angles)
+{
+    enum { TOKENS = 4, WIDTH = 6, N = TOKENS * WIDTH };
+    const dunlin_shape rows = {2, {TOKENS, 3 * WIDTH}};
+    dunlin_attention_options options = DUNLIN_ATTENTION_OPTIONS_INIT;
+    dunlin_model *model = NULL;
+    options.rotary_base = 100.0F;
+    dunlin_builder *b = begin(NULL);
+    const dunlin_value x = dunlin_builder_input(b, "x", &rows);
+    const dunlin_value y = dunlin_builder_attention_with(b, "a", &x, 1, 1, &options);
+    cr_assert_eq(dunlin_builder_finish(b, y, &model, NULL), DUNLIN_OK);
+    cr_assert_eq(model->net.n_params, 2);
+    for (int k = 0; k < 2; k++) {
+        const dunlin_net_param *table = &model->net.params[k];
+        cr_assert_eq(table->n_elements, N);
+        for (int i = 0; i < N; i++) {
+            const double angle = i / WIDTH * pow(100.0, -2.0 * (i % (WIDTH / 2)) / WIDTH);
+            cr_expect_float_eq((double)table->values[i], k == 0 ? cos(angle) : sin(angle), 1e-6,
+                               "%s of number %d of token %d", table->name, i % WIDTH, i / WIDTH);
+        }
+    }
+    dunlin_model_destroy(model);
+}
+
 Test(builder, refuses_wrong_attention)
 {
     const float mask[6] = {0.0F, 1.0F, NAN, 0.0F, 0.0F, 0.0F};
