@@ -209,17 +209,13 @@ static void failing_free(void *ctx, void *memory, size_t bytes)
     to->counter.hooks.free_fn(to->counter.hooks.ctx, memory, bytes);
 }
 
-/* Where the second form cannot be planned beside the first, they are planned one after the other.
- */
-Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
+/* Each of so many allocations of a trainer's creation fails once; how often it was made in each
+ * form. */
+static void fail_in_turn(const dunlin_model *model, dunlin_trainer_options options,
+                         uint64_t n_tries, int n_made[2])
 {
-    dunlin_trainer_options options = test_options(16);
-    uint64_t budgets[2];
-    int n_made[2] = {0, 0};
-    dunlin_model *model = mixed_model(&options, budgets);
-    options.budget_bytes = budgets[DUNLIN_FORM_SUMS];
     uint64_t n_allocs = 1;
-    for (uint64_t n = 0; n < n_allocs; n += 1 + n_allocs / 20) {
+    for (uint64_t n = 0; n < n_allocs; n += 1 + n_allocs / n_tries) {
         failing to = {.fails_at = n == 0 ? UINT64_MAX : n};
         dunlin_alloc_counter_init(&to.counter, NULL);
         options.alloc =
@@ -239,8 +235,37 @@ Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
                      "allocation %" PRIu64 " fails and something is not freed", n);
         cr_assert_leq(to.counter.peak_bytes, options.budget_bytes);
     }
+}
+
+/* Where the second form cannot be planned beside the first, they are planned one after the other.
+ */
+Test(forms, memory_fails_while_both_are_planned, .timeout = 900)
+{
+    dunlin_trainer_options options = test_options(16);
+    uint64_t budgets[2];
+    int n_made[2] = {0, 0};
+    dunlin_model *model = mixed_model(&options, budgets);
+    options.budget_bytes = budgets[DUNLIN_FORM_SUMS];
+    fail_in_turn(model, options, 20, n_made);
     cr_expect_gt(n_made[DUNLIN_FORM_SUMS], 4 * n_made[DUNLIN_FORM_TERMS], "%d and %d",
                  n_made[DUNLIN_FORM_TERMS], n_made[DUNLIN_FORM_SUMS]);
+    dunlin_model_destroy(model);
+}
+
+/* The first form's swaps are put aside with it, and each is freed once. */
+Test(forms, memory_fails_while_both_are_planned_with_swaps, .timeout = 900)
+{
+    dunlin_model *model = test_residual_model(3, 4, 8);
+    for (int policy = DUNLIN_POLICY_VDNN; policy <= DUNLIN_POLICY_CAPUCHIN; policy++) {
+        dunlin_trainer_options options = test_options(12);
+        int n_made[2] = {0, 0};
+        options.policy = (dunlin_policy)policy;
+        options.baselines = dunlin_baselines_published();
+        const made whole = test_plan_in(model, &options, ANY_FORM);
+        options.budget_bytes = 3 * whole.total_bytes;
+        fail_in_turn(model, options, 400, n_made);
+        cr_expect_gt(n_made[0] + n_made[1], 1);
+    }
     dunlin_model_destroy(model);
 }
 
