@@ -40,6 +40,7 @@ class Bench:
         self.digests = {}  # (build, program): of the unchanged program
         self.sound = set()  # (build, program, cases, test) that pass unchanged
         self.unsound = {}  # (build, program, cases): tests that do not, and are left out
+        self.seconds = {}  # (build, program, cases): what each test took in the first whole run that passed
         self.original = None  # (file, content) while a change stands in it
 
     def copy_tree(self):
@@ -74,14 +75,28 @@ class Bench:
     def digest(self, build, program):
         return hashlib.sha256(self.path(build, program).read_bytes()).hexdigest()
 
-    def run(self, build, program, cases, test=None, is_unchanged=False):
-        """The name of the test that failed first, "" if none did, None if no test was named. What it started ends with it."""
+    def longest(self, key):
+        """The few tests that take half of the program's time, as far as that is known."""
+        seconds = self.seconds.get(key, {})
+        left = 0.5 * sum(seconds.values())
+        found = []
+        for test in sorted(seconds, key=seconds.get, reverse=True):
+            if left <= 0.0 or len(found) >= len(seconds) // 4:
+                break
+            left -= seconds[test]
+            found.append(test)
+        return found
+
+    def run(self, build, program, cases, test=None, is_unchanged=False, is_brief=False):
+        """The name of the test that failed first, "" if none did, None if no test was named. What it started ends with it.
+        A brief run leaves out the tests that take longest."""
+        key = (build, program, cases)
         report = self.folder / "report.tap"
         report.unlink(missing_ok=True)
         command = [self.path(build, program, is_unchanged), "-j1", "--fail-fast", "--timeout", str(WAIT_S), f"--tap={report}"]
         environment = dict(os.environ, DUNLIN_CASES=cases, ASAN_OPTIONS="abort_on_error=1:detect_leaks=1")
         environment["LSAN_OPTIONS"] = f"suppressions={self.tree}/tests/support/leaks.supp:print_suppressions=0"
-        left_out = self.unsound.get((build, program, cases), ())
+        left_out = self.unsound.get(key, []) + (self.longest(key) if is_brief else [])
         pattern = test or ("!(" + "|".join(left_out) + ")" if left_out else "*")
         limit_s = BUILDS[build][1] * TIMES.get(program, 1)
         child = subprocess.Popen(
@@ -96,6 +111,10 @@ class Bench:
         )
         try:
             if child.wait(WHOLE_PROGRAM_S) == 0:
+                if pattern == "*" and key not in self.seconds:
+                    text = report.read_text(errors="replace")
+                    times = re.findall(r"^ok - (\S+?) +\(([0-9.]+)s\)", text, re.M)
+                    self.seconds[key] = {name: float(seconds) for name, seconds in times}
                 return ""
         except subprocess.TimeoutExpired:
             pass
@@ -149,11 +168,11 @@ class Bench:
                 self.unsound.setdefault(key, []).append(test or "*")
         return (*key, test) in self.sound
 
-    def failing_test(self, build, program, cases):
+    def failing_test(self, build, program, cases, is_brief):
         """The test by which the changed program differs from the unchanged one, "" if there is none."""
         n_trials = 0
         while True:
-            test = self.run(build, program, cases)
+            test = self.run(build, program, cases, is_brief=is_brief)
             if test == "":
                 return ""
             # Once more, alone: on a busy machine a test of threads or of a network may fail that is no matter of the change.
@@ -163,7 +182,7 @@ class Bench:
             if self.is_sound(build, program, cases, test):
                 return test or program
 
-    def try_in(self, build, cases, mutation, programs):
+    def try_in(self, build, cases, is_brief, mutation, programs):
         """Result, the test that saw it, and the programs that the change makes others, of one pass."""
         differing = []
         try:
@@ -175,7 +194,7 @@ class Bench:
                 if self.digest(build, program) == unchanged:
                     continue
                 differing.append(program)
-                test = self.failing_test(build, program, cases)
+                test = self.failing_test(build, program, cases, is_brief)
                 if test:
                     return "killed", f"{program} {test}", differing
             return "survived", "", differing

@@ -51,9 +51,9 @@ PROGRAMS = {
     "sdk/src/examples": ["test_examples", "test_sdk"],
     "sdk/src/secagg": ["test_secagg", "test_sdk", "test_network"],
 }
-# What is tried, one after the other: the build, and what tests with random cases do of their normal number. The few cases of
-# the first are among the many of the second, which finds all that the first does, later.
-PASSES = [("quick", "0.05"), ("quick", "0.5"), ("sanitized", "0.2")]
+# What is tried, one after the other: the build, what tests with random cases do of their normal number, and whether the tests
+# that take longest are left out. All that the first does is part of the second, which finds the same, later.
+PASSES = [("quick", "0.05", True), ("quick", "0.5", False), ("sanitized", "0.2", False)]
 # Hundreds of plans, however few cases: minutes. So not in the first pass, and not with sanitizers, where test_memory and
 # test_step plan; tests/run.sh runs them without alone.
 SLOW = ("test_expected_plans", "test_plans")
@@ -78,11 +78,11 @@ def try_first(bench, mutation):
 def try_further(bench, mutation):
     """Result and killer of the passes after the first."""
     programs = programs_of(mutation.file)
-    for build, cases in PASSES[1:]:  # in a build whose warnings are errors a change may be refused: it survives
+    for build, cases, is_brief in PASSES[1:]:  # in a build whose warnings are errors a change may be refused: it survives
         if build == "sanitized":
             programs = [p for p in programs if p not in SLOW]
         # A program that a change left as it was to the byte is not tried again, nor with sanitizers.
-        result, by, programs = bench.try_in(build, cases, mutation, programs)
+        result, by, programs = bench.try_in(build, cases, is_brief, mutation, programs)
         if result == "killed":
             return result, by + " with sanitizers" if build == "sanitized" else by
         if not programs:
