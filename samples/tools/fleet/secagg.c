@@ -125,9 +125,18 @@ static double draw(uint64_t seed, uint64_t round, uint64_t device)
     return (double)(z >> 11) / 9007199254740992.0;
 }
 
+/* Exactly so many of the fleet leave, those with the least draws: with few devices a chance for
+ * each would now and then have far more leave than the task's terms hold. */
 bool fleet_secagg_leaves(const fleet_flags *flags, uint64_t round, uint64_t device)
 {
-    return flags->secagg_leave > 0 && draw(flags->seed, round, device) < flags->secagg_leave;
+    const uint64_t n = flags->secagg_leave > 0 ? (uint64_t)flags->n_clients : 0;
+    const double own = draw(flags->seed, round, device);
+    uint64_t n_before = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double other = draw(flags->seed, round, i);
+        n_before += other < own || (other == own && i < device) ? 1 : 0;
+    }
+    return n > 0 && (double)n_before + 0.5 <= flags->secagg_leave * (double)n;
 }
 
 void fleet_secagg_print(const json_t *round)
