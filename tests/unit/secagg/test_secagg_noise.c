@@ -1,122 +1,77 @@
 /*
- * test_secagg_noise.c - noise of the devices: draws beside the table of their distribution, sums of
- * them beside exact sums, how far they reach, what they cost, and the length of whole numbers.
+ * test_secagg_noise.c - noise of the devices: what both kinds have alike, then the discrete
+ * Gaussian: draws beside its table, sums of them beside exact sums, how far they reach, what they
+ * cost; and the length of whole numbers.
  */
+#include "noise_cases.h"
 #include "privacy/rdp.h"
 #include "random.h"
-#include "secagg/secagg_world.h"
 
 #include <wire/fixed_point.h>
-#include <wire/secagg_noise.h>
 
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- draws ---- */
+static const dunlin_v1_secagg_noise_t both[] = {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN,
+                                                DUNLIN_V1_SECAGG_NOISE_SKELLAM};
 
 static dunlin__secagg_plan noisy_terms(uint32_t n, uint32_t scale)
 {
-    dunlin__secagg_plan plan = secagg_terms(n, n - 1, n - 1, 32, 1000);
-    plan.version = 2;
-    plan.clip = 0.5f;
-    plan.value_limit = 4096;
-    plan.weight_limit = 1;
-    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_GAUSSIAN;
-    plan.noise_scale = scale;
-    plan.least_honest = plan.least_devices;
-    return plan;
+    return noise_terms(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, n, scale);
 }
 
-/* e^(-x^2 / (2 scale^2)) over its sum. */
-static double chance_of(double scale, int64_t x)
+/* ---- both kinds ---- */
+
+Test(secagg_noise, two_devices_draw_otherwise)
 {
+    for (int k = 0; k < 2; k++) {
+        noise_expect_others(both[k]);
+    }
+}
+
+Test(secagg_noise, terms_that_do_not_go_together)
+{
+    for (int k = 0; k < 2; k++) {
+        noise_expect_terms(both[k]);
+    }
+}
+
+Test(secagg_noise, a_mean_allows_for_the_noise)
+{
+    for (int k = 0; k < 2; k++) {
+        noise_expect_mean(both[k]);
+    }
+}
+
+/* ---- draws ---- */
+
+/* e^(-x^2 / (2 variance)) over its sum. */
+static double gaussian_chance(double variance, int64_t x)
+{
+    const int64_t reach = (int64_t)(40 * sqrt(variance));
     double sum = 0;
-    for (int64_t k = -(int64_t)(40 * scale); k <= (int64_t)(40 * scale); k++) {
-        sum += exp(-(double)(k * k) / (2 * scale * scale));
+    for (int64_t k = -reach; k <= reach; k++) {
+        sum += exp(-(double)(k * k) / (2 * variance));
     }
-    return exp(-(double)(x * x) / (2 * scale * scale)) / sum;
-}
-
-static int32_t *draw_many(uint32_t scale, size_t n)
-{
-    const dunlin__secagg_plan plan = noisy_terms(10, scale);
-    uint32_t *drawn = calloc(n, sizeof drawn[0]);
-    dunlin__secagg_noise noise;
-    dunlin_error error = {0};
-    cr_assert_eq(dunlin__secagg_noise_begin(&plan, &noise, &error), DUNLIN_OK, "%s", error.text);
-    cr_assert_eq(dunlin__secagg_noise_add(&noise, drawn, n, &error), DUNLIN_OK, "%s", error.text);
-    dunlin__secagg_noise_end(&noise);
-    return (int32_t *)drawn;
-}
-
-/* Chi-square over single numbers within two deviations, and what is beyond them on either side: at
- * most six of its own deviations above its mean. */
-static void expect_table(uint32_t scale)
-{
-    const size_t n = 200000;
-    const int64_t edge = 2 * (int64_t)scale;
-    int32_t *drawn = draw_many(scale, n);
-    size_t n_cells = 0;
-    double square = 0;
-    double outside = 1;
-    size_t n_outside = n;
-    for (int64_t x = -edge; x <= edge; x++) {
-        const double wanted = (double)n * chance_of(scale, x);
-        size_t count = 0;
-        for (size_t i = 0; i < n; i++) {
-            count += drawn[i] == x ? 1 : 0;
-        }
-        square += ((double)count - wanted) * ((double)count - wanted) / wanted;
-        outside -= chance_of(scale, x);
-        n_outside -= count;
-        n_cells++;
-    }
-    const double rest = (double)n * outside;
-    square += ((double)n_outside - rest) * ((double)n_outside - rest) / rest;
-    cr_expect_leq(square, (double)n_cells + 6 * sqrt(2 * (double)n_cells), "scale %u: %g of %zu",
-                  scale, square, n_cells);
-    free(drawn);
+    return exp(-(double)(x * x) / (2 * variance)) / sum;
 }
 
 Test(secagg_noise, draws_are_those_of_the_table)
 {
-    expect_table(2);
-    expect_table(3);
-    expect_table(7);
+    static const noise_case gaussian = {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, gaussian_chance};
+    noise_expect_table(&gaussian, 2, 1);
+    noise_expect_table(&gaussian, 3, 1);
+    noise_expect_table(&gaussian, 7, 1);
 }
 
-/* Large scales by their moments: mean 0, variance scale^2, fourth moment 3 scale^4. */
+/* Large scales: the moments of a normal number. */
 Test(secagg_noise, moments_of_large_scales)
 {
-    static const uint32_t scales[] = {1000, 1u << 20, 1u << 24};
-    const size_t n = 200000;
-    for (size_t s = 0; s < 3; s++) {
-        int32_t *drawn = draw_many(scales[s], n);
-        double sums[3] = {0};
-        for (size_t i = 0; i < n; i++) {
-            const double x = (double)drawn[i] / (double)scales[s];
-            sums[0] += x;
-            sums[1] += x * x;
-            sums[2] += x * x * x * x;
-        }
-        const double root = sqrt((double)n);
-        cr_expect_float_eq(sums[0] / (double)n, 0, 6 / root, "scale %u", scales[s]);
-        cr_expect_float_eq(sums[1] / (double)n, 1, 6 * sqrt(2.0) / root, "scale %u", scales[s]);
-        cr_expect_float_eq(sums[2] / (double)n, 3, 6 * sqrt(96.0) / root, "scale %u", scales[s]);
-        free(drawn);
-    }
-}
-
-Test(secagg_noise, two_devices_draw_otherwise)
-{
-    int32_t *one = draw_many(1000, 64);
-    int32_t *other = draw_many(1000, 64);
-    cr_expect_neq(memcmp(one, other, 64 * sizeof one[0]), 0);
-    free(one);
-    free(other);
+    noise_expect_moments(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 1000, 0);
+    noise_expect_moments(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 1u << 20, 0);
+    noise_expect_moments(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 1u << 24, 0);
 }
 
 /* ---- sums ---- */
@@ -250,63 +205,21 @@ Test(secagg_noise, the_gap_costs)
 
 /* ---- terms ---- */
 
-static void expect_terms(const dunlin__secagg_plan *plan, const char *text)
-{
-    dunlin_error error = {0};
-    cr_expect_eq(dunlin__secagg_check(plan, &error), DUNLIN_ARGUMENT, "%s", text);
-    cr_expect_not_null(strstr(error.text, text), "%s: %s", text, error.text);
-}
-
-Test(secagg_noise, terms_that_do_not_go_together)
-{
-    const dunlin__secagg_plan good = noisy_terms(10, 100);
-    dunlin_error error = {0};
-    cr_assert_eq(dunlin__secagg_check(&good, &error), DUNLIN_OK, "%s", error.text);
-    dunlin__secagg_plan plan = good;
-    plan.version = 1;
-    expect_terms(&plan, "version 2 alone has noise");
-    plan = good;
-    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_NONE;
-    expect_terms(&plan, "version 2 alone has noise");
-    plan = secagg_terms(10, 9, 9, 32, 1000);
-    plan.least_honest = 3;
-    expect_terms(&plan, "version 2 alone has noise");
-    plan = good;
-    plan.version = 3;
-    expect_terms(&plan, "understood are 1 and 2");
-    plan = good;
-    plan.noise_kind = (dunlin_v1_secagg_noise_t)3;
-    expect_terms(&plan, "noise_kind is 3");
-    plan = good;
-    plan.noise_scale = 1;
-    expect_terms(&plan, "noise_scale is 1");
-    plan = good;
-    plan.least_honest = plan.least_devices + 1;
-    expect_terms(&plan, "least_honest is");
-    plan = good;
-    plan.weight_limit = 2;
-    expect_terms(&plan, "each device counts once");
-    plan = good;
-    plan.n_values = 60000000;
-    expect_terms(&plan, "too coarse for 60000000 values");
-    plan = good;
-    plan.value_limit = 214748364; /* ten of them just fit without noise */
-    expect_terms(&plan, "beside their noise");
-}
-
 /* Keys, signatures and sealed shares are bound to the noise as to the other terms. */
 Test(secagg_noise, each_number_of_the_noise_is_in_the_digest)
 {
     dunlin__secagg_plan plan = noisy_terms(10, 100);
-    uint8_t digests[4][DUNLIN_SHA256_BYTES];
+    uint8_t digests[5][DUNLIN_SHA256_BYTES];
     cr_assert_eq(dunlin__secagg_digest(&plan, digests[0], NULL), DUNLIN_OK);
     plan.noise_scale++;
     cr_assert_eq(dunlin__secagg_digest(&plan, digests[1], NULL), DUNLIN_OK);
     plan.least_honest++;
     cr_assert_eq(dunlin__secagg_digest(&plan, digests[2], NULL), DUNLIN_OK);
-    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_NONE;
+    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_SKELLAM;
     cr_assert_eq(dunlin__secagg_digest(&plan, digests[3], NULL), DUNLIN_OK);
-    for (int i = 0; i < 4; i++) {
+    plan.noise_kind = DUNLIN_V1_SECAGG_NOISE_NONE;
+    cr_assert_eq(dunlin__secagg_digest(&plan, digests[4], NULL), DUNLIN_OK);
+    for (int i = 0; i < 5; i++) {
         for (int k = 0; k < i; k++) {
             cr_expect_neq(memcmp(digests[i], digests[k], DUNLIN_SHA256_BYTES), 0, "%d, %d", i, k);
         }
@@ -375,18 +288,4 @@ Test(secagg_noise, roundings_are_repeated)
     cr_expect_eq(fixed.squares, squares);
     dunlin__fixed_point_end(&fixed);
     cr_expect_eq(memcmp(first, again, sizeof first), 0);
-}
-
-/* Sums with noise are no error, and what no noise reaches is. */
-Test(secagg_noise, a_mean_allows_for_the_noise)
-{
-    const dunlin__secagg_plan plan = noisy_terms(10, 100);
-    const uint32_t most = 10 * plan.value_limit + (uint32_t)dunlin__secagg_noise_reach(&plan);
-    double mean[1];
-    uint32_t sum = most;
-    dunlin_error error = {0};
-    cr_expect_eq(dunlin__fixed_point_mean(&plan, &sum, 1, 10, 10, mean, &error), DUNLIN_OK, "%s",
-                 error.text);
-    sum = 0u - most - 1;
-    cr_expect_eq(dunlin__fixed_point_mean(&plan, &sum, 1, 10, 10, mean, &error), DUNLIN_DATA);
 }
