@@ -75,13 +75,13 @@ static uint64_t count_patterns(uint32_t n)
     return n == 0 ? 1 : N_WAYS * count_patterns(n - 1);
 }
 
-/* Of the 7^n ways to leave the `part`-th of two halves: all of them where the run is a long one,
- * else every `stride`-th. */
-static void check_half(uint32_t n, uint64_t part, uint64_t stride, uint64_t *state)
+/* Of the 7^n ways to leave every `stride`-th; every `long_stride`-th where the run is a long one.
+ */
+static void check_patterns(uint32_t n, uint64_t stride, uint64_t long_stride, uint64_t *state)
 {
     const uint64_t n_patterns = count_patterns(n);
-    stride = test_cases(1) >= 100 ? 2 : 2 * stride;
-    for (uint64_t pattern = part * stride / 2; pattern < n_patterns; pattern += stride) {
+    stride = test_cases(1) >= 100 ? long_stride : stride;
+    for (uint64_t pattern = 0; pattern < n_patterns; pattern += stride) {
         const uint32_t least = (n - 1) / 2 + 1;
         const uint32_t threshold = least + (uint32_t)test_random_below(state, n - least);
         check_pattern(n, threshold, test_random_below(state, 2) == 0, pattern, state);
@@ -90,41 +90,32 @@ static void check_half(uint32_t n, uint64_t part, uint64_t stride, uint64_t *sta
     check_pattern(n, (n - 1) / 2 + 1, true, (n_patterns - 1) / (N_WAYS - 1) * STAYS, state);
 }
 
-static void check_patterns(uint32_t n, uint64_t stride, uint64_t *state)
-{
-    check_half(n, 0, stride, state);
-    check_half(n, 1, stride, state);
-}
-
+/* A long run has the patterns of three, four and five in every order, which device is which. */
 Test(secagg_sum, every_pattern_of_three)
 {
     uint64_t state = test_seed(301);
-    check_patterns(3, 8, &state);
+    check_patterns(3, 8, 1, &state);
 }
 
 Test(secagg_sum, every_pattern_of_four)
 {
     uint64_t state = test_seed(302);
-    check_patterns(4, 61, &state);
+    check_patterns(4, 61, 1, &state);
 }
 
 Test(secagg_sum, every_pattern_of_five)
 {
     uint64_t state = test_seed(303);
-    check_patterns(5, 601, &state);
+    check_patterns(5, 601, 1, &state);
 }
 
-/* Two of them, which run at the same time. */
-Test(secagg_sum, every_even_pattern_of_six)
+/* All 117,649 orders of six take 50 minutes of processor time: every 31st of them, and each
+ * pattern but for its order by the next test. 31 shares no factor with 7, so that each device
+ * leaves in each way. */
+Test(secagg_sum, orders_of_six)
 {
     uint64_t state = test_seed(304);
-    check_half(6, 0, 7001, &state);
-}
-
-Test(secagg_sum, every_odd_pattern_of_six)
-{
-    uint64_t state = test_seed(311);
-    check_half(6, 1, 7001, &state);
+    check_patterns(6, 7001, 31, &state);
 }
 
 /* Whether no device's way is above the next one's: one of all orders of the same ways. */
@@ -138,24 +129,48 @@ static bool is_sorted(uint32_t n, uint64_t pattern)
     return true;
 }
 
-/* Ways of n devices in every number, with every threshold, and with and without consistency: where
- * everybody is a neighbour, who is who changes nothing. */
-Test(secagg_sum, every_threshold_of_every_number)
+/* The same ways, of other devices: the order drawn anew. */
+static uint64_t shuffle_ways(uint32_t n, uint64_t pattern, uint64_t *state)
+{
+    uint64_t ways[8] = {0};
+    for (uint32_t i = 0; i < n; i++, pattern /= N_WAYS) {
+        ways[i] = pattern % N_WAYS;
+    }
+    uint64_t shuffled = 0;
+    for (uint32_t left = n; left > 0; left--) {
+        const uint32_t chosen = (uint32_t)test_random_below(state, left);
+        shuffled = shuffled * N_WAYS + ways[chosen];
+        ways[chosen] = ways[left - 1];
+    }
+    return shuffled;
+}
+
+static uint64_t check_thresholds(uint32_t n, uint64_t pattern, uint64_t stride, uint64_t n_seen,
+                                 uint64_t *state)
+{
+    for (uint32_t t = (n - 1) / 2 + 1; t <= n - 1; t++) {
+        for (int checks = 0; checks < 2; checks++) {
+            if (n_seen++ % stride == 0) {
+                check_pattern(n, t, checks == 1, shuffle_ways(n, pattern, state), state);
+            }
+        }
+    }
+    return n_seen;
+}
+
+/* Every pattern of up to six devices, with every threshold, and with and without consistency.
+ * Patterns that differ only in which device is which are one here: where everybody is a neighbour,
+ * all have the same part, and the server draws their places on the circle in each session. So each
+ * is run with its ways given to the devices in an order that is drawn. */
+Test(secagg_sum, every_pattern_and_threshold)
 {
     uint64_t state = test_seed(309);
     const uint64_t stride = test_cases(1) >= 100 ? 1 : 211;
     uint64_t n_seen = 0;
     for (uint32_t n = 3; n <= 6; n++) {
         for (uint64_t pattern = 0; pattern < count_patterns(n); pattern++) {
-            if (!is_sorted(n, pattern)) {
-                continue;
-            }
-            for (uint32_t t = (n - 1) / 2 + 1; t <= n - 1; t++) {
-                for (int checks = 0; checks < 2; checks++) {
-                    if (n_seen++ % stride == 0) {
-                        check_pattern(n, t, checks == 1, pattern, &state);
-                    }
-                }
+            if (is_sorted(n, pattern)) {
+                n_seen = check_thresholds(n, pattern, stride, n_seen, &state);
             }
         }
     }
@@ -164,16 +179,18 @@ Test(secagg_sum, every_threshold_of_every_number)
 }
 
 /* Fewer neighbours than there are others: a sum, or none, never another. A long run has all
- * patterns of four and five, and every 23rd of six. */
+ * patterns of four and five, and every 41st of six, each in its order. */
 Test(secagg_sum, patterns_with_fewer_neighbours)
 {
-    static const uint32_t setups[][3] = {{4, 2, 2}, {5, 2, 2}, {6, 2, 2}, {6, 4, 3}, {6, 4, 4}};
+    /* Devices, neighbours, threshold, stride of a long run. */
+    static const uint32_t setups[][4] = {
+        {4, 2, 2, 1}, {5, 2, 2, 1}, {6, 2, 2, 41}, {6, 4, 3, 41}, {6, 4, 4, 41}};
     uint64_t state = test_seed(310);
     int n_done = 0;
     for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
         const uint32_t n = setups[i][0];
         const uint64_t n_patterns = count_patterns(n);
-        const uint64_t stride = test_cases(1) >= 100 ? (n == 6 ? 23 : 1) : n_patterns / 8 + 3;
+        const uint64_t stride = test_cases(1) >= 100 ? setups[i][3] : n_patterns / 8 + 3;
         for (uint64_t pattern = 0; pattern <= n_patterns; pattern += stride) {
             /* The last is nobody's leaving. */
             const bool is_last = pattern + stride > n_patterns;
