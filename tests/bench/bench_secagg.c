@@ -2,15 +2,18 @@
  * bench_secagg.c - what a secure aggregation costs a device and the server, in processor time and
  * memory.
  *
- *   bench_secagg [VALUES [NEIGHBOURS [DROPPED_PERCENT]]]     (1000000 100 30)
+ *   bench_secagg [--json] [VALUES [NEIGHBOURS [DROPPED_PERCENT]]]     (1000000 100 30)
  *
  * One more device than NEIGHBOURS, everybody a neighbour, a ring of 32 bits, with the consistency
  * round; the given part of them drops out after they sent shares, which is the dearest moment. All
  * sides by PSA, as on a device. Prints a device's time by parts (the mean of those that stay), its
- * most bytes by the hooks and with its bodies, the server's time a device, bytes on the wire, and
- * what noise before the mask costs a value, of either kind at some scales; ends with 1 if the sum
- * is not that of the vectors.
+ * most bytes (by the hooks, and of the heap, the cryptography's included; beside it a block of
+ * elements, or the bodies of a step), the server's time a device, bytes on the wire, and what noise
+ * before the mask costs a value, of either kind at some scales; --json: the same as one object.
+ * Ends with 1 if the sum is not that of the vectors.
  */
+#include "heap_count.h"
+
 #include <dunlin/alloc.h>
 #include <wire/secagg_noise.h>
 #include <wire/signature.h>
@@ -44,6 +47,7 @@ typedef struct bench {
     double server_s;
     size_t now_bytes;
     size_t most_bytes;
+    size_t heap_bytes; /* the most of the first device's: the hooks' and the libraries' */
     size_t body_bytes; /* the longest request and answer of a device together */
     uint64_t wire_bytes;
 } bench;
@@ -91,6 +95,23 @@ static uint32_t element_of(uint32_t index, uint64_t i)
     return (uint32_t)(i * 2654435761u) ^ (index * 40503u);
 }
 
+/* Around a call of a device's: its time, and the first one's memory, which stays to the end. */
+static double begin_call(uint32_t index)
+{
+    if (index == 0) {
+        heap_count_begin();
+    }
+    return seconds();
+}
+
+static void end_call(bench *all, uint32_t index, uint32_t part, double start)
+{
+    all->client_s[part] += all->devices[index].is_lost ? 0.0 : seconds() - start;
+    if (index == 0) {
+        all->heap_bytes = heap_count_end();
+    }
+}
+
 static void open_all(bench *all, uint32_t dropped_percent)
 {
     dunlin_error error = {0};
@@ -109,9 +130,9 @@ static void open_all(bench *all, uint32_t dropped_percent)
         dunlin__secagg_client_options mine = {.plan = &plan, .ctx = one, .sign_fn = sign};
         mine.alloc = i == 0 ? &counted : NULL; /* the first stays, and is counted */
         memcpy(mine.device_key, one->public_key, sizeof(mine.device_key));
-        const double start = seconds();
+        const double start = begin_call(i);
         must(dunlin__secagg_client_open(&mine, &one->client, &error), &error);
-        all->client_s[DUNLIN_V1_SECAGG_STEP_ADVERTISE] += one->is_lost ? 0.0 : seconds() - start;
+        end_call(all, i, DUNLIN_V1_SECAGG_STEP_ADVERTISE, start);
     }
 }
 
@@ -142,9 +163,9 @@ static void mask(bench *all, uint32_t index, uint8_t *packed)
             block[i] = element_of(index, at + i);
             all->plain[at + i] += block[i];
         }
-        const double start = seconds();
+        const double start = begin_call(index);
         must(dunlin__secagg_client_mask(one->client, block, n, packed + at * 4, &error), &error);
-        all->client_s[0] += seconds() - start;
+        end_call(all, index, 0, start);
     }
     must(dunlin__secagg_client_mask_end(one->client, name, &error), &error);
 }
@@ -165,11 +186,11 @@ static void send_all(bench *all, uint32_t step, uint8_t *packed)
         if (step == DUNLIN_V1_SECAGG_STEP_MASK) {
             mask(all, i, packed);
         }
-        double start = seconds();
+        double start = begin_call(i);
         must(dunlin__secagg_client_write(one->client, one->request, DUNLIN_WIRE_BODY_BYTES,
                                          &one->n_request, &error),
              &error);
-        all->client_s[step] += one->is_lost ? 0.0 : seconds() - start;
+        end_call(all, i, step, start);
         start = seconds();
         must(dunlin__secagg_server_take(all->server, i + 1, one->public_key, one->request,
                                         one->n_request, &error),
@@ -200,10 +221,10 @@ static void answer_all(bench *all, uint32_t step)
                                           all->answer, DUNLIN_WIRE_BODY_BYTES, &n_bytes, &error),
              &error);
         all->server_s += seconds() - start;
-        start = seconds();
+        start = begin_call(i);
         must(dunlin__secagg_client_read(one->client, all->answer, n_bytes, &retry_ms, &error),
              &error);
-        all->client_s[step] += one->is_lost ? 0.0 : seconds() - start;
+        end_call(all, i, step, start);
         all->wire_bytes += n_bytes;
         const size_t both = n_bytes + one->n_request;
         all->body_bytes = i == 0 && both > all->body_bytes ? both : all->body_bytes;
@@ -230,36 +251,50 @@ static void run_all(bench *all)
     all->server_s += seconds() - start;
 }
 
-static int tell(const bench *all)
+/* ---- what is told ---- */
+
+typedef struct noise_row {
+    dunlin_v1_secagg_noise_t kind;
+    uint32_t scale;
+    double draw_ns; /* a value */
+} noise_row;
+
+typedef struct figures {
+    double part_s[N_STEPS + 1]; /* of a device that stays; by step, 0: the mask */
+    double device_s;
+    size_t block_bytes;
+    size_t device_bytes; /* all of the heap, and a block or bodies beside it */
+    uint32_t n_dropped;
+    double server_s; /* a device */
+    double wire_bytes;
+    bool is_right;
+    noise_row noise[7];
+} figures;
+
+#define N_NOISE (sizeof((figures *)0)->noise / sizeof(noise_row))
+
+static figures figures_of(const bench *all)
 {
-    static const char *const names[] = {"mask",  "advertise",   "share",
-                                        "named", "consistency", "unmask"};
-    const uint64_t n_elements = dunlin__secagg_elements(&all->plan);
     const uint32_t n_stay = dunlin__secagg_server_count(all->server, DUNLIN_V1_SECAGG_STEP_MASK);
     const uint32_t *sum = dunlin__secagg_server_sum(all->server);
-    double client_s = 0.0;
+    const size_t n_bytes = (size_t)dunlin__secagg_elements(&all->plan) * sizeof(uint32_t);
+    const size_t heap_bytes = all->heap_bytes > all->most_bytes ? all->heap_bytes : all->most_bytes;
+    figures of = {.block_bytes = DUNLIN_SECAGG_BLOCK * sizeof(uint32_t),
+                  .n_dropped = all->n - n_stay,
+                  .server_s = all->server_s / all->n,
+                  .wire_bytes = (double)all->wire_bytes / (double)all->n};
     for (uint32_t i = 0; i <= N_STEPS; i++) {
-        client_s += all->client_s[i] / n_stay;
-        printf("device, %s: %.4f s\n", names[i], all->client_s[i] / n_stay);
+        of.part_s[i] = all->client_s[i] / n_stay;
+        of.device_s += of.part_s[i];
     }
-    printf("device, all: %.4f s of processor time, %u neighbours, %llu elements of 32 bits\n",
-           client_s, all->plan.n_neighbours, (unsigned long long)n_elements);
-    const size_t block_bytes = DUNLIN_SECAGG_BLOCK * sizeof(uint32_t);
-    printf(
-        "device, memory: %zu bytes by the hooks, beside it a block of %zu or bodies of %zu: %zu\n",
-        all->most_bytes, block_bytes, all->body_bytes,
-        all->most_bytes + (block_bytes > all->body_bytes ? block_bytes : all->body_bytes));
-    printf("server: %.4f s of processor time a device; %u of %u devices dropped out\n",
-           all->server_s / all->n, all->n - n_stay, all->n);
-    printf("wire: %.0f bytes a device, the vector among them\n",
-           (double)all->wire_bytes / (double)all->n);
-    const bool is_right = sum != NULL && memcmp(sum, all->plain, (size_t)n_elements * 4) == 0;
-    printf("sum: %s\n", is_right ? "that of the vectors, to the bit" : "WRONG");
-    return is_right ? 0 : 1;
+    of.device_bytes =
+        heap_bytes + (of.block_bytes > all->body_bytes ? of.block_bytes : all->body_bytes);
+    of.is_right = sum != NULL && memcmp(sum, all->plain, n_bytes) == 0;
+    return of;
 }
 
-/* Draws of one kind and scale. */
-static void tell_draws(dunlin_v1_secagg_noise_t kind, uint32_t scale, uint64_t n_values)
+/* The time of a draw, in ns. */
+static double time_draws(dunlin_v1_secagg_noise_t kind, uint32_t scale, uint64_t n_values)
 {
     static uint32_t block[DUNLIN_SECAGG_BLOCK];
     const dunlin__secagg_plan plan = {.noise_kind = kind, .noise_scale = scale};
@@ -271,25 +306,78 @@ static void tell_draws(dunlin_v1_secagg_noise_t kind, uint32_t scale, uint64_t n
     for (; n_drawn < n_values; n_drawn += DUNLIN_SECAGG_BLOCK) {
         must(dunlin__secagg_noise_add(&noise, block, DUNLIN_SECAGG_BLOCK, &error), &error);
     }
-    printf("noise, %s of scale %u: %.1f ns a value\n",
-           kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM ? "skellam" : "gaussian", scale,
-           1e9 * (seconds() - start) / (double)n_drawn);
     dunlin__secagg_noise_end(&noise);
+    return 1e9 * (seconds() - start) / (double)n_drawn;
 }
 
-static void tell_noise(uint64_t n_values)
+static void time_noise(figures *of, uint64_t n_values)
 {
-    static const uint32_t scales[] = {16, 256, 1024, 1u << 20};
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
-        tell_draws(DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, scales[i], n_values);
-        if (scales[i] <= DUNLIN_SECAGG_SKELLAM_MOST) {
-            tell_draws(DUNLIN_V1_SECAGG_NOISE_SKELLAM, scales[i], n_values);
-        }
+    static const noise_row rows[N_NOISE] = {
+        {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 16, 0},   {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 256, 0},
+        {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 1024, 0}, {DUNLIN_V1_SECAGG_NOISE_GAUSSIAN, 1048576, 0},
+        {DUNLIN_V1_SECAGG_NOISE_SKELLAM, 16, 0},    {DUNLIN_V1_SECAGG_NOISE_SKELLAM, 256, 0},
+        {DUNLIN_V1_SECAGG_NOISE_SKELLAM, 1024, 0}};
+    memcpy(of->noise, rows, sizeof rows);
+    for (size_t i = 0; i < N_NOISE; i++) {
+        of->noise[i].draw_ns = time_draws(rows[i].kind, rows[i].scale, n_values);
     }
+}
+
+static const char *kind_name(dunlin_v1_secagg_noise_t kind)
+{
+    return kind == DUNLIN_V1_SECAGG_NOISE_SKELLAM ? "skellam" : "gaussian";
+}
+
+static const char *const part_names[] = {"mask",  "advertise",   "share",
+                                         "named", "consistency", "unmask"};
+
+static void tell_text(const bench *all, const figures *of)
+{
+    for (uint32_t i = 0; i <= N_STEPS; i++) {
+        printf("device, %s: %.4f s\n", part_names[i], of->part_s[i]);
+    }
+    printf("device, all: %.4f s of processor time, %u neighbours, %llu elements of 32 bits\n",
+           of->device_s, all->plan.n_neighbours,
+           (unsigned long long)dunlin__secagg_elements(&all->plan));
+    printf("device, memory: %zu bytes by the hooks, %zu of the heap in all, beside it a block of "
+           "%zu or bodies of %zu: %zu\n",
+           all->most_bytes, all->heap_bytes, of->block_bytes, all->body_bytes, of->device_bytes);
+    printf("server: %.4f s of processor time a device; %u of %u devices dropped out\n",
+           of->server_s, of->n_dropped, all->n);
+    printf("wire: %.0f bytes a device, the vector among them\n", of->wire_bytes);
+    for (size_t i = 0; i < N_NOISE; i++) {
+        printf("noise, %s of scale %u: %.1f ns a value\n", kind_name(of->noise[i].kind),
+               of->noise[i].scale, of->noise[i].draw_ns);
+    }
+    printf("sum: %s\n", of->is_right ? "that of the vectors, to the bit" : "WRONG");
+}
+
+static void tell_json(const bench *all, const figures *of)
+{
+    printf("{\"elements\": %llu, \"neighbours\": %u, \"devices\": %u, \"dropped\": %u, "
+           "\"right\": %s",
+           (unsigned long long)dunlin__secagg_elements(&all->plan), all->plan.n_neighbours, all->n,
+           of->n_dropped, of->is_right ? "true" : "false");
+    for (uint32_t i = 0; i <= N_STEPS; i++) {
+        printf(", \"%s_s\": %.6f", part_names[i], of->part_s[i]);
+    }
+    printf(", \"device_s\": %.6f, \"hook_bytes\": %zu, \"heap_bytes\": %zu, \"block_bytes\": "
+           "%zu, \"body_bytes\": %zu, \"device_bytes\": %zu, \"server_s\": %.6f, "
+           "\"wire_bytes\": %.0f",
+           of->device_s, all->most_bytes, all->heap_bytes, of->block_bytes, all->body_bytes,
+           of->device_bytes, of->server_s, of->wire_bytes);
+    for (size_t i = 0; i < N_NOISE; i++) {
+        printf(", \"%s_%u_ns\": %.1f", kind_name(of->noise[i].kind), of->noise[i].scale,
+               of->noise[i].draw_ns);
+    }
+    printf("}\n");
 }
 
 int main(int argc, char **argv)
 {
+    const bool is_json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    argc -= is_json ? 1 : 0;
+    argv += is_json ? 1 : 0;
     const unsigned long n_values = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000;
     const unsigned long n_neighbours = argc > 2 ? strtoul(argv[2], NULL, 10) : 100;
     const unsigned long dropped = argc > 3 ? strtoul(argv[3], NULL, 10) : 30;
@@ -317,8 +405,9 @@ int main(int argc, char **argv)
     all.plain = calloc(n_values + 1, sizeof(all.plain[0]));
     open_all(&all, (uint32_t)dropped);
     run_all(&all);
-    const int result = tell(&all);
-    tell_noise(n_values < 200000 ? n_values : 200000);
+    figures of = figures_of(&all);
+    time_noise(&of, n_values < 200000 ? n_values : 200000);
+    (is_json ? tell_json : tell_text)(&all, &of);
     for (uint32_t i = 0; i < all.n; i++) {
         dunlin__secagg_client_close(all.devices[i].client);
         free(all.devices[i].request);
@@ -327,5 +416,5 @@ int main(int argc, char **argv)
     free(all.devices);
     free(all.answer);
     free(all.plain);
-    return result;
+    return of.is_right ? 0 : 1;
 }
