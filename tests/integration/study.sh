@@ -93,8 +93,8 @@ import csv, sys
 read = lambda name: list(csv.DictReader(open(f"{sys.argv[1]}/heterogeneity{name}.csv")))
 rows, runs, summary, directions = read(""), read("_runs"), read("_summary"), read("_directions")
 ends = [row for row in rows if row["end"] == "finished"]
-assert len(ends) == len(runs) == len(summary) == 12, (len(ends), len(runs), len(summary))
-assert {row["condition"] for row in rows if row["algorithm"] == "fedavg"} == {"none", "hardware", "state", "data", "hardware, state", "all"}
+assert len(ends) == len(runs) == len(summary) == 14, (len(ends), len(runs), len(summary))
+assert {row["condition"] for row in rows if row["algorithm"] == "fedavg"} == {"none", "hardware", "state", "data", "hardware, state", "hardware, data", "state, data", "all"}
 number = lambda row, key: float(row[key])
 for row in ends:
     dropped = sum(int(row[cause]) for cause in ("late", "surplus", "conditions", "failure", "memory", "refused", "error"))
@@ -105,9 +105,22 @@ assert int(by["none", "fedavg"]["conditions"]) == int(by["none", "fedavg"]["fail
 assert number(by["hardware", "fedavg"], "sim_hours") > number(by["none", "fedavg"], "sim_hours")
 assert int(by["all", "fedprox, part of the work"]["partial"]) > 0 == int(by["all", "fedprox"]["partial"])
 assert len(directions) == 5 and {row["cases"] for row in directions} == {"1"}
-lost = 100 * (number(by["data", "fedavg"], "accuracy") - number(by["all", "fedavg"], "accuracy"))
+late = {row["condition"]: number(row, "late_accuracy") for row in runs if row["algorithm"] == "fedavg"}
+lost = 100 * (late["data"] - late["all"])
 assert abs(number(directions[0], "ours") - lost) < 0.01 and directions[0]["paper"] == "9.2", directions[0]
 END
+    # Its fleets take the flags of a size, and other sizes are other runs; what cannot be is refused.
+    study heterogeneity --seeds 1 --clients 12 --cohort 4 --rounds 2 --max-examples 240 --epochs 1 --out "$work/a" --resume
+    python3 - "$work/a" <<'END' || fail "the size of unequal fleets"
+import csv, sys
+runs = list(csv.DictReader(open(f"{sys.argv[1]}/heterogeneity.csv")))
+assert len({(row["condition"], row["algorithm"]) for row in runs}) == 14
+assert {(row["clients"], row["cohort"]) for row in runs} == {("12", "4")} and {row["round"] for row in runs} == {"1", "2"}
+END
+    expect 2 "--cohort 50 is more than" "$bin/dunlin-study" heterogeneity --cohort 50 --clients 12 --data synthetic --out "$work/none"
+    expect 2 "--cohort 50 is more than 40 devices" "$bin/dunlin-study" heterogeneity --quick --cohort 50 --data synthetic --out "$work/none"
+    expect 2 "--max-examples 39 is less than one for each of 40 devices" "$bin/dunlin-study" heterogeneity --quick --max-examples 39 --data synthetic --out "$work/none"
+    expect 2 "--lr goes with convergence and federated" "$bin/dunlin-study" heterogeneity --lr 0.1 --data synthetic --out "$work/none"
     grep -q "What unequal devices cost" "$work/a/report.html" || fail "the report has no unequal devices"
     [ -z "$(ls -A "$TMPDIR")" ] || fail "a run left files: $(ls -A "$TMPDIR")"
     echo "study.sh: ok"

@@ -261,26 +261,29 @@ static int check_places(const study_flags *flags)
                               named_has(flags->study, &study_federated);
     const bool trains = is_federated || strcmp(flags->study, "convergence") == 0 ||
                         named_has(flags->study, &study_convergence);
+    const bool is_unequal = strcmp(flags->study, "heterogeneity") == 0;
     const struct {
         const char *name;
         bool is_given, is_federated;
+        bool is_size; /* of a fleet: heterogeneity's, too */
     } all[] = {
-        {"--lr", flags->rates != NULL, false},
-        {"--partition", flags->partitions != NULL, true},
-        {"--epochs", flags->epochs > 0, false},
-        {"--rounds", flags->rounds > 0, true},
-        {"--clients", flags->n_clients > 0, true},
-        {"--cohort", flags->cohort > 0, true},
-        {"--max-examples", flags->max_examples > 0, false},
-        {"--validation", flags->validation != NULL, false},
-        {"--schedule", flags->schedule != NULL, false},
-        {"--warmup", flags->has_warmup, false},
-        {"--weight-decay", flags->weight_decay > 0.0, false},
-        {"--augment", flags->augment != NULL, false},
-        {"--policies ghost", flags->n_ghosts > 0, false},
+        {"--lr", flags->rates != NULL, false, false},
+        {"--partition", flags->partitions != NULL, true, false},
+        {"--epochs", flags->epochs > 0, false, true},
+        {"--rounds", flags->rounds > 0, true, true},
+        {"--clients", flags->n_clients > 0, true, true},
+        {"--cohort", flags->cohort > 0, true, true},
+        {"--max-examples", flags->max_examples > 0, false, true},
+        {"--validation", flags->validation != NULL, false, false},
+        {"--schedule", flags->schedule != NULL, false, false},
+        {"--warmup", flags->has_warmup, false, false},
+        {"--weight-decay", flags->weight_decay > 0.0, false, false},
+        {"--augment", flags->augment != NULL, false, false},
+        {"--policies ghost", flags->n_ghosts > 0, false, false},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (all[i].is_given && !(all[i].is_federated ? is_federated : trains)) {
+        if (all[i].is_given && !(all[i].is_federated ? is_federated : trains) &&
+            !(all[i].is_size && is_unequal)) {
             return program_misuse(&study_program, "%s goes with %s", all[i].name,
                                   all[i].is_federated ? "federated" : "convergence and federated");
         }

@@ -6,7 +6,7 @@
 
 #include "study.h"
 
-#define HETERO_CONDITIONS 6
+#define HETERO_CONDITIONS 8
 #define HETERO_ALGORITHMS 7
 #define HETERO_ERROR_BYTES 512
 
@@ -28,6 +28,11 @@ extern const hetero_algorithm hetero_algorithms[HETERO_ALGORITHMS];
 typedef struct hetero_extent {
     int64_t n_clients, cohort, rounds, n_examples, epochs, batch;
 } hetero_extent;
+
+/* hetero_cases.c: the study's own size, or that of --quick, with what --clients, --cohort,
+ * --rounds,
+ * --max-examples and --epochs say beside this study's name. */
+hetero_extent hetero_size(const study_flags *flags);
 
 /*
  * Writes the devices of a condition: phones2019 by seed, of which hardware (class, memory, rates)

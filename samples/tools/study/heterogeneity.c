@@ -22,25 +22,6 @@
 #define WORD_BYTES 64
 #define PATH_BYTES 1200
 
-const hetero_condition hetero_conditions[HETERO_CONDITIONS] = {
-    {"none", false, false, false},          {"hardware", true, false, false},
-    {"state", false, true, false},          {"data", false, false, true},
-    {"hardware, state", true, true, false}, {"all", true, true, true},
-};
-
-const hetero_algorithm hetero_algorithms[HETERO_ALGORITHMS] = {
-    {"fedavg", {NULL}},
-    {"fedprox", {"--algorithm", "fedprox:0.1", NULL}},
-    {"fedprox, part of the work", {"--algorithm", "fedprox:0.1", "--partial", "0.75", NULL}},
-    {"buffered", {"--buffered", "16", "--over-select", "2", "--deadline", "900", NULL}},
-    {"utility", {"--select", "utility", NULL}},
-    {"tiers", {"--select", "tiers", NULL}},
-    {"compressed", {"--compress", "up:int4+rotate", NULL}},
-};
-
-static const hetero_extent whole = {200, 20, 60, 20000, 2, 10};
-static const hetero_extent quick = {40, 8, 12, 2400, 2, 10};
-
 static const char *const causes[] = {"late",   "surplus", "conditions", "failure",
                                      "memory", "refused", "error",      NULL};
 
@@ -306,11 +287,15 @@ static void do_run(study *at, const run_case *what)
 static void offer(study *at, const run_case *what)
 {
     const study_flags *flags = study_flags_of(at);
+    const hetero_extent *size = what->size;
     char note[256];
     json_t *inputs =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:f}", "model", MODEL, "dataset", what->dataset,
-                  "condition", what->condition->name, "algorithm", what->algorithm->name, "run",
-                  (json_int_t)what->seed, "quick", flags->is_quick, "target", flags->target);
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:f, s:I, s:I, s:I, s:I, s:I}", "model", MODEL,
+                  "dataset", what->dataset, "condition", what->condition->name, "algorithm",
+                  what->algorithm->name, "run", (json_int_t)what->seed, "quick", flags->is_quick,
+                  "target", flags->target, "clients", (json_int_t)size->n_clients, "cohort",
+                  (json_int_t)size->cohort, "rounds", (json_int_t)size->rounds, "examples",
+                  (json_int_t)size->n_examples, "epochs", (json_int_t)size->epochs);
     (void)snprintf(note, sizeof note, "heterogeneity %s: %s, %s, seed %" PRIu64, MODEL,
                    what->condition->name, what->algorithm->name, what->seed);
     if (study_begin_job(at, inputs, flags->is_quick ? 60 : 600, note)) {
@@ -343,11 +328,12 @@ static bool is_wanted(const study_flags *flags, int condition, int algorithm)
 static void offer_part(study *at, int part, uint64_t seed)
 {
     const study_flags *flags = study_flags_of(at);
+    const hetero_extent size = hetero_size(flags);
     for (int a = 0; a < HETERO_ALGORITHMS; a++) {
         for (int c = 0; c < HETERO_CONDITIONS; c++) {
             const run_case what = {.condition = &hetero_conditions[c],
                                    .algorithm = &hetero_algorithms[a],
-                                   .size = flags->is_quick ? &quick : &whole,
+                                   .size = &size,
                                    .dataset = flags->folder == NULL ? "synthetic" : "mnist_writers",
                                    .seed = seed};
             if (part_of(c, a) == part && is_wanted(flags, c, a)) {
@@ -374,6 +360,18 @@ static int run(study *at)
                           MODEL);
         return EXIT_OK;
     }
+    const hetero_extent size = hetero_size(flags);
+    if (size.cohort > size.n_clients) {
+        return program_misuse(&study_program,
+                              "--cohort %" PRId64 " is more than %" PRId64 " devices", size.cohort,
+                              size.n_clients);
+    }
+    if (size.n_examples < size.n_clients) {
+        return program_misuse(&study_program,
+                              "--max-examples %" PRId64 " is less than one for each of %" PRId64
+                              " devices",
+                              size.n_examples, size.n_clients);
+    }
     for (int part = 0; part < N_PARTS; part++) {
         for (int64_t s = 0; s < flags->n_seeds; s++) {
             offer_part(at, part, flags->seed + (uint64_t)s);
@@ -387,8 +385,9 @@ static int run(study *at)
 static const char *const of_subject[] = {"model", "dataset", "data", NULL};
 static const char *const of_setting[] = {"condition", "algorithm", NULL};
 static const char *const of_totals[] = {
-    "sim_hours",   "late",     "conditions",      "failure",       "surplus",
-    "worst_tenth", "assigned", "devices_counted", "wire_up_bytes", NULL};
+    "sim_hours",     "late",        "conditions", "failure",
+    "surplus",       "worst_tenth", "assigned",   "devices_counted",
+    "wire_up_bytes", "memory",      NULL};
 static const char *const of_runs[] = {"model",
                                       "dataset",
                                       "is_synthetic",
@@ -435,6 +434,8 @@ static const char *const of_summary[] = {"model",
                                          "mean_surplus",
                                          "mean_devices_counted",
                                          "wire_up_bytes",
+                                         "mean_late_accuracy",
+                                         "mean_memory",
                                          NULL};
 static const grid_names names = {.x = "round",
                                  .accuracy = "accuracy",
@@ -459,7 +460,9 @@ const study_kind study_heterogeneity = {
     .method =
         "Fleets in simulated time with the real client, server and training (LeNet-5 on digits): "
         "200 devices of phones2019 by seed, 20 a round, 60 rounds, two epochs of batch 10 at rate "
-        "0.02, momentum 0.9 (--quick: 40, 8 and 12). Hardware: speed class, memory and rates, or "
+        "0.02, momentum 0.9 (--quick: 40, 8 and 12; the flags in the command go before), in the "
+        "hours "
+        "after a midnight. Hardware: speed class, memory and rates, or "
         "those of a "
         "middle phone for all; state: charger, Wi-Fi, use, battery and crashes over the day, or "
         "always there; data: Dirichlet 0.3, or shared out evenly. A step's time is the roofline's, "
