@@ -72,10 +72,11 @@ function addStudy(each) {
   }
   const isThere = each.rows.length > 0 || (each.steps || []).length > 0;
   say(part, isThere ? words[each.name](each.rows, each) : []);
-  if (isThere && each.claims) {
+  const figures = each.claims || each.directions;
+  if (isThere && figures) {
     part.append(element("h3", "The paper's figures beside ours"));
-    say(part, claimWords(each.claims));
-    claimTable(part, each.claims);
+    say(part, claimWords(figures));
+    claimTable(part, figures);
   }
   if (isThere) draw[each.name](part, each.rows, each);
   leftOut(part, each);

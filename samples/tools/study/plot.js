@@ -48,6 +48,13 @@ function grid(into, wide) {
   return made;
 }
 
+// A place in a grid for a chart with a legend of its own.
+function place(box) {
+  const made = element("section");
+  box.append(made);
+  return made;
+}
+
 // One legend for all charts of a group: the mark as it is drawn, then the name.
 function legend(into, names, shape = shapeOf, color = colorOf) {
   const line = element("div", undefined, "legend");

@@ -92,8 +92,9 @@ draw.precision = (into, rows, each) => {
     }) }] });
     const costs = [["time_cpu_s", "processor time"], ["operand_bytes", "bytes read and written"], ["wire_up_bytes", "bytes sent up"], ["energy_j", "energy"]].filter(([c]) => names.some(p => p !== "fp32" && costRatios(one.rows, p, c).length > 0)), others = names.filter(p => p !== "fp32");
     if (costs.length > 0) {
-      shapeLegend(box, costs.map(([, what]) => what));
-      dots(box, { title: `${labelOf(one.model)}, ${one.setting}: cost to the accuracy that both reach`, names: others, x: "times float32's", clip: true, least: 0, sets: costs.map(([c, what]) => ({ name: what, points: others.map((p, row) => { const v = costRatios(one.rows, p, c); return v.length > 0 ? { row, value: median(v), text: times(median(v)) } : { row, value: NaN, text: "" }; }) })) });
+      const mine = place(box);
+      shapeLegend(mine, costs.map(([, what]) => what));
+      dots(mine, { title: `${labelOf(one.model)}, ${one.setting}: cost to the accuracy that both reach`, names: others, x: "times float32's", clip: true, least: 0, sets: costs.map(([c, what]) => ({ name: what, points: others.map((p, row) => { const v = costRatios(one.rows, p, c); return v.length > 0 ? { row, value: median(v), text: times(median(v)) } : { row, value: NaN, text: "" }; }) })) });
     }
   }
 };
