@@ -36,6 +36,9 @@ static json_t *hyper_object(const train_flags *flags)
     object_text(object, "precision", flags->precision != NULL ? flags->precision : "fp32");
     object_text(object, "storage", flags->storage);
     object_text(object, "grad_bits", is_integer ? flags->grad_bits : NULL);
+    if (is_integer) {
+        object_text(object, "weight_growth", flags->growth != NULL ? flags->growth : "64");
+    }
     object_real(object, "lr", is_integer ? (double)NAN : flags->lr);
     object_real(object, "momentum", is_sgd && !is_integer ? flags->momentum : (double)NAN);
     object_flag(object, "nesterov", flags->is_nesterov);

@@ -361,6 +361,10 @@ static const arg flags_table[] = {
      "the run "
      "(5,4,3,2,1,0)",
      0, 0, 0},
+    {"--weight-growth", ARG_TEXT, AT(growth), "N|off",
+     "of niti and niti16: weights of which more than one in N stands at the ends of its range get "
+     "one twice as large (64)",
+     0, 0, 0},
     {"--optimizer", ARG_TEXT, AT(optimizer), "NAME", "sgd, adam, adamw (sgd)", 0, 0, 0},
     {"--lr", ARG_F64, AT(lr), "F", "learning rate (0.02)", 0, 1e3, AT(has_lr)},
     {"--schedule", ARG_TEXT, AT(schedule), "NAME",

@@ -1,10 +1,13 @@
 /*
- * precision.c - --precision, --grad-bits and --storage: what goes with them, and the bits of a
- * run's steps.
+ * precision.c - --precision, --grad-bits, --weight-growth and --storage: what goes with them, and
+ * the bits of a run's steps.
  */
 #include "train.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#define GROWTH_MOST 65536 /* as dunlin_trainer_set_weight_growth() has it */
 
 /* NITI ends at 3 after 150 epochs of batches of 256; shorter runs of smaller batches, whose updates
  * are noisier, have to end lower (trainer/INTEGERS.md, "The rate"). */
@@ -57,9 +60,38 @@ static int take_storage(train_flags *flags)
     return program_misuse(&train_program, "--storage %s: exact, bf16 or int8", flags->storage);
 }
 
+/* 0 where it is not given, and where it is no number that weights grow by. */
+int32_t train_growth(const train_flags *flags)
+{
+    if (flags->growth == NULL) {
+        return 0;
+    }
+    if (strcmp(flags->growth, "off") == 0) {
+        return DUNLIN_WEIGHT_GROWTH_NONE;
+    }
+    char *end = NULL;
+    const bool is_digit = flags->growth[0] >= '0' && flags->growth[0] <= '9';
+    const long number = is_digit ? strtol(flags->growth, &end, 10) : 0;
+    return is_digit && *end == '\0' && number >= 2 && number <= GROWTH_MOST ? (int32_t)number : 0;
+}
+
+static int check_growth(const train_flags *flags)
+{
+    if (flags->growth != NULL && !train_is_integer(flags)) {
+        return program_misuse(&train_program, "--weight-growth goes with --precision niti");
+    }
+    if (flags->growth != NULL && train_growth(flags) == 0) {
+        return program_misuse(&train_program,
+                              "--weight-growth %s: expected off or a whole number from 2 to %d",
+                              flags->growth, GROWTH_MOST);
+    }
+    return EXIT_OK;
+}
+
 int train_check_precision(train_flags *flags)
 {
-    const int status = take_storage(flags);
+    int status = take_storage(flags);
+    status = status == EXIT_OK ? check_growth(flags) : status;
     if (status != EXIT_OK) {
         return status;
     }

@@ -335,6 +335,7 @@ dunlin_trainer_options train_options(const train_flags *flags)
     options.baselines = dunlin_baselines_published();
     options.n_threads = (int32_t)flags->n_threads;
     options.precision = flags->precision;
+    options.weight_growth = train_growth(flags);
     if (!train_is_integer(flags)) {
         options.lr = (float)flags->lr;
         options.momentum = (float)flags->momentum;

@@ -58,6 +58,7 @@ typedef struct train_flags {
     const char *json, *save, *checkpoint, *resume, *plan_dump, *costs, *cache;
     const char *swap_dir, *swap_speed;
     const char *precision, *grad_bits; /* NULL: fp32; the precision's own */
+    const char *growth;                /* --weight-growth; NULL: the precision's own */
     const char *storage;               /* NULL: exact */
     dunlin_storage storage_value;
     int64_t image, length, classes, max_examples, n_writers;
@@ -193,8 +194,10 @@ typedef struct train_targets {
 void train_source(const train_flags *flags, const dunlin_source *labels, int64_t n_outputs,
                   train_targets *targets, dunlin_source *out_source);
 
-/* precision.c: --precision and --grad-bits. */
+/* precision.c: --precision, --grad-bits and --weight-growth. */
 bool train_is_integer(const train_flags *flags);
+/* As dunlin_trainer_options.weight_growth has it. */
+int32_t train_growth(const train_flags *flags);
 /* Refuses what has no meaning in integers. */
 int train_check_precision(train_flags *flags);
 /* The bits of a run of n_steps steps, a stage after the other. Nothing in float32. */

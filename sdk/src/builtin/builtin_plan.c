@@ -331,10 +331,12 @@ static dunlin_status open_pipeline(dunlin_builtin *builtin, const dunlin_task *t
     return DUNLIN_OK;
 }
 
-/* In integers the rate is a number of bits, the same for a whole round. */
+/* In integers the rate is a number of bits, the same for a whole round, and weights keep the range
+ * that they begin it with: the next one fits a new range to the new base. */
 static dunlin_status set_bits(const dunlin_builtin *builtin, const dunlin_task *task)
 {
     char text[16];
+    DUNLIN_TRY(dunlin_trainer_set_weight_growth(builtin->slot->trainer, DUNLIN_WEIGHT_GROWTH_NONE));
     (void)snprintf(text, sizeof text, "%d", (int)task->grad_bits);
     return dunlin_trainer_set_grad_bits(builtin->slot->trainer, task->grad_bits != 0 ? text : NULL,
                                         0);

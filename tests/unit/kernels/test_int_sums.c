@@ -108,6 +108,77 @@ Test(int_sums, weights_of_16_bits_are_updated)
     stop_threads(threads);
 }
 
+/* Sums of 32 bits that are shifted by more than these are: nothing is left of them but a rest. */
+Test(int_sums, of_shifts_beyond_32_bits_rests_are_left)
+{
+    uint64_t state = test_seed(18);
+    for (int t = 0; table(t) != NULL; t++) {
+        for (int32_t shift = 31; shift <= 62; shift++) {
+            check_pairs(table(t), shift, false, 300, &state, NULL);
+            int32_t sums[3] = {INT32_MAX, -INT32_MAX, INT32_MIN};
+            int8_t out[3] = {5, 5, 5};
+            table(t)->round(&(dunlin_int_round_call){.n = 3,
+                                                     .sums = sums,
+                                                     .mode = DUNLIN_INT_PSEUDO,
+                                                     .low = -DUNLIN_INT_MOST,
+                                                     .high = DUNLIN_INT_MOST,
+                                                     .out = out,
+                                                     .is_subtracted = true,
+                                                     .rounding.shift = shift});
+            for (int i = 0; i < 3; i++) {
+                const int64_t step = -model_pair(0, sums[i], shift);
+                cr_assert_eq(out[i], 5 - step, "%s, shift %d: %d", table(t)->isa, shift, out[i]);
+            }
+        }
+    }
+}
+
+/* --- growth --- */
+
+/* Weights of which about one in four is at an end. */
+static void check_growth(const dunlin_int_kernels *k, bool has_low, int64_t n, uint64_t *state,
+                         dunlin_threads *threads)
+{
+    const int64_t most = has_low ? DUNLIN_INT_PAIR_MOST : DUNLIN_INT_MOST;
+    int8_t *high = int_new(n, 1);
+    int8_t *low = int_new(n, 1);
+    int64_t *wanted = int_new(n, sizeof *wanted);
+    int64_t n_ends = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t drawn = (int64_t)test_random_below(state, 2 * (uint64_t)most + 1) - most;
+        const uint64_t kind = test_random_below(state, 8);
+        const int64_t v = kind == 0 ? most : kind == 1 ? -most : kind == 2 ? drawn % 9 : drawn;
+        n_ends += llabs(v) == most ? 1 : 0;
+        high[i] = (int8_t)(has_low ? (int64_t)floor(((double)v + 128.0) / 256.0) : v);
+        low[i] = (int8_t)(has_low ? v - 256 * high[i] : (int64_t)test_random_below(state, 3));
+        wanted[i] = (int64_t)nearbyint((double)v / 2.0);
+    }
+    cr_assert_eq(k->count_ends(n, high, has_low ? low : NULL, threads), n_ends, "%s", k->isa);
+    k->halve(n, high, has_low ? low : NULL, threads);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t v = has_low ? 256 * high[i] + low[i] : high[i];
+        cr_assert_eq(v, wanted[i], "%s: %lld, not %lld", k->isa, (long long)v,
+                     (long long)wanted[i]);
+    }
+    cr_assert(int_is_intact(high) && int_is_intact(low), "%s", k->isa);
+    int_free(high);
+    int_free(low);
+    int_free(wanted);
+}
+
+Test(int_sums, weights_at_the_ends_are_counted_and_all_are_halved)
+{
+    uint64_t state = test_seed(17);
+    dunlin_threads *threads = start_threads(3);
+    for (int t = 0; table(t) != NULL; t++) {
+        for (int i = 0; i < 40; i++) {
+            const int64_t n = i == 0 ? 200000 : 1 + (int64_t)test_random_below(&state, MOST_N);
+            check_growth(table(t), i % 2 == 0, n, &state, i % 4 < 2 ? threads : NULL);
+        }
+    }
+    stop_threads(threads);
+}
+
 /* --- gradients --- */
 
 static void check_scale(const dunlin_int_kernels *k, bool is_wide, bool has_low, uint64_t *state,

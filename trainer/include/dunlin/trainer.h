@@ -282,9 +282,9 @@ typedef struct dunlin_trainer_options {
     /* CROSS_ENTROPY, BCE: the weight of each class, or of each output: pixels.h. NULL: 1 each */
     const float *class_weights;
     int32_t n_class_weights;
-    /* Loss and weight of each of several outputs: several.h. NULL: `loss`, and 1 */
-    const struct dunlin_output_loss *outputs;
+    const struct dunlin_output_loss *outputs; /* loss, weight of each: several.h; NULL: `loss`, 1 */
     int32_t n_outputs;
+    int32_t weight_growth; /* of integers: dunlin_trainer_set_weight_growth(); 0: its own */
 } dunlin_trainer_options;
 #define DUNLIN_TRAINER_OPTIONS_INIT DUNLIN_SIZED_INIT_1(dunlin_trainer_options, lr, 0.01F)
 

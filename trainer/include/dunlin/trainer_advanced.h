@@ -100,6 +100,22 @@ DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_grad_bits(dunlin_tr
                                                                        const char *bits,
                                                                        int64_t n_steps);
 
+#define DUNLIN_WEIGHT_GROWTH_NONE (-1)
+/**
+ * When the weights of "niti" and "niti16" grow, as options.weight_growth sets it, for the steps
+ * that follow. A tensor of which, after an update, more than one weight in `growth` stands at the
+ * ends of its range gets a range twice as large: its exponent rises by one, each weight is halved
+ * (halves to the even neighbour), and updates keep their size. `growth`: 2 to 65536;
+ * DUNLIN_WEIGHT_GROWTH_NONE: weights keep the range that they begin with; 0: the precision's own,
+ * 64. dunlin_scale_info.n_raised of a parameter counts it, from the values that were last set as a
+ * whole.
+ *
+ * @return OK; ARGUMENT in a precision with a learning rate, or naming what is out of its range;
+ * STATE.
+ */
+DUNLIN_NODISCARD DUNLIN_API dunlin_status dunlin_trainer_set_weight_growth(dunlin_trainer *trainer,
+                                                                           int32_t growth);
+
 /**
  * Whether a model can be trained in a precision, without making a trainer.
  *

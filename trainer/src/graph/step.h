@@ -98,6 +98,7 @@ typedef struct dunlin_step_run {
     void *gradient_ctx;
     double *out_sums;               /* DUNLIN_N_LOSS_SUMS of each output; NULL: not wanted */
     int32_t grad_bits;              /* in integers: of the largest update, which is the rate */
+    int32_t weight_growth;          /* in integers: int_update.c; 0: none */
     bool is_calibrating;            /* in integers: finds exponents, and changes no weight */
     const dunlin_step_watch *watch; /* NULL: nobody looks */
     dunlin_swap *swap;              /* of plans that swap; else NULL */

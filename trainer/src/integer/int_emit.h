@@ -39,7 +39,8 @@ typedef struct dunlin_integer {
     dunlin_integer_ref *errors; /* net->n_values: of what came so far */
     dunlin_integer_link *links; /* in the order in which they are computed */
     size_t n_links, links_capacity;
-    uint32_t counts; /* tensor; DUNLIN_STEP_NONE: nothing is counted */
+    uint32_t counts;  /* tensor; DUNLIN_STEP_NONE: nothing is counted */
+    bool *is_updated; /* net->n_params */
 } dunlin_integer;
 
 /* Sites of a network's step; the first that is no parameter's; the loss's. */
@@ -134,7 +135,7 @@ uint32_t dunlin__integer_gradient(dunlin_integer *integer, uint32_t param, int64
                                   bool is_narrow);
 /* The update of a parameter whose gradient is complete. */
 void dunlin__integer_emit_update(dunlin_integer *integer, uint32_t param);
-/* The exponents of the next batch; the last op of a step. */
+/* The exponents of the next batch, and those of weights that grow; the last ops of a step. */
 void dunlin__integer_emit_adapt(dunlin_integer *integer);
 
 #endif

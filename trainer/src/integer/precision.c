@@ -19,7 +19,8 @@
  * NITI (Wang et al., IEEE TPDS 2022, arXiv 2009.13108): int8 weights, activations and errors with
  * one exponent a tensor, sums of int32, updates of a few bits. Beside its definition: biases (see
  * linear.c), averages, sums and concatenations with aligned exponents, dropout of one half, scales
- * that are fixed before a batch (see site.h), and PstoShift for the error of the logits.
+ * that are fixed before a batch (see site.h), PstoShift for the error of the logits, and weights
+ * that grow beyond their first exponent (see int_update.c).
  */
 static const dunlin_integer_row *const niti_rows[DUNLIN_OP_N_KINDS] = {
     [DUNLIN_OP_CONV] = &dunlin__integer_conv,
@@ -120,6 +121,7 @@ static const dunlin_precision precisions[] = {
      .sums = DUNLIN_I32,
      .wide_sums = DUNLIN_I64,
      .grad_bits = 5,
+     .weight_growth = 64,
      .n_calibrated = 32,
      .rows = niti_rows},
     /* NITI whose weights gather their updates in 16 bits, as its paper has it for ImageNet. */
@@ -130,6 +132,7 @@ static const dunlin_precision precisions[] = {
      .sums = DUNLIN_I32,
      .wide_sums = DUNLIN_I64,
      .grad_bits = 5,
+     .weight_growth = 64,
      .has_low_bytes = true,
      .n_calibrated = 32,
      .rows = niti_rows},

@@ -69,13 +69,18 @@ typedef struct dunlin_operands {
 
 #define DUNLIN_GRAD_BITS_LEAST 0
 #define DUNLIN_GRAD_BITS_MOST 7
+#define DUNLIN_WEIGHT_GROWTH_LEAST 2
+#define DUNLIN_WEIGHT_GROWTH_MOST 65536
 
 struct dunlin_precision {
     const char *name;
     dunlin_dtype weights, activations, errors;
     dunlin_dtype sums,
-        wide_sums;        /* of weight gradients over a batch; where the first is too small */
-    int32_t grad_bits;    /* of an update, unless asked otherwise */
+        wide_sums;     /* of weight gradients over a batch; where the first is too small */
+    int32_t grad_bits; /* of an update, unless asked otherwise */
+    /* Weights of which more than one part in so many stands at the ends of its range get the next
+     * exponent, unless asked otherwise. */
+    int32_t weight_growth;
     bool has_low_bytes;   /* weights are kept in 16 bits, of which the upper eight are multiplied */
     int64_t n_calibrated; /* examples of the first batch, at most */
     const dunlin_integer_row *const *rows; /* DUNLIN_OP_N_KINDS; NULL: there is none */

@@ -164,6 +164,12 @@ void dunlin__sites_adapt(dunlin_integer_site *sites, const dunlin_integer_count 
         site->n_raised += site->exponent > before ? 1 : 0;
         site->n_lowered += site->exponent < before ? 1 : 0;
     }
+    dunlin__sites_settle(sites, links, n_links);
+}
+
+void dunlin__sites_settle(dunlin_integer_site *sites, const dunlin_integer_link *links,
+                          size_t n_links)
+{
     for (size_t i = 0; i < n_links; i++) {
         const dunlin_integer_link *link = &links[i];
         dunlin_integer_site *site = &sites[link->site];

@@ -93,5 +93,8 @@ void dunlin__sites_forget(dunlin_integer_site *sites, uint32_t first, size_t n);
 /* After a batch: the exponents of the next one, in the order of the links. */
 void dunlin__sites_adapt(dunlin_integer_site *sites, const dunlin_integer_count *counts,
                          const dunlin_integer_link *links, size_t n_links);
+/* Once exponents of parameters were raised after that: none is below that of its sum. */
+void dunlin__sites_settle(dunlin_integer_site *sites, const dunlin_integer_link *links,
+                          size_t n_links);
 
 #endif

@@ -21,7 +21,7 @@ set(kernel_sources
 list(TRANSFORM kernel_sources PREPEND src/kernels/)
 set(int_sources
     integer/int_columns.c integer/int_columns_grad.c integer/int_conv.c integer/int_conv_grad.c integer/int_depthwise.c integer/int_depthwise_grad.c integer/int_few.c integer/int_gemm.c integer/int_runs.c
-    integer/int_lines.c integer/int_lines_grad.c integer/int_map.c integer/int_pack.c integer/int_pool.c integer/int_pool_grad.c integer/int_quantise.c integer/int_real.c integer/int_round.c integer/int_store.c
+    integer/int_grow.c integer/int_lines.c integer/int_lines_grad.c integer/int_map.c integer/int_pack.c integer/int_pool.c integer/int_pool_grad.c integer/int_quantise.c integer/int_real.c integer/int_round.c integer/int_store.c
     dispatch/int_table.c)
 list(TRANSFORM int_sources PREPEND src/kernels/)
 

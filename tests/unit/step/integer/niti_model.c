@@ -448,12 +448,17 @@ void niti_step(niti_net *net, const float *x, const int32_t *labels, int64_t n, 
     pass(net, x, labels, n, false);
     for (int64_t i = 0; i < net->n_layers; i++) {
         niti_layer *layer = &net->layers[i];
+        const int64_t bits_w = bits - layer->grown_w; /* of a unit that is larger now */
+        const int64_t bits_b = bits - layer->grown_b;
         if (layer->w != NULL && net->has_16_bits) {
-            niti_update_whole(layer->whole_w, layer->w, layer->gw, layer->n_w, bits);
-            niti_update_whole(layer->whole_b, layer->b, layer->gb, layer->n_b, bits);
+            niti_update_whole(layer->whole_w, layer->w, layer->gw, layer->n_w, bits_w);
+            niti_update_whole(layer->whole_b, layer->b, layer->gb, layer->n_b, bits_b);
         } else if (layer->w != NULL) {
-            update(layer->w, layer->gw, layer->n_w, bits);
-            update(layer->b, layer->gb, layer->n_b, bits);
+            update(layer->w, layer->gw, layer->n_w, bits_w);
+            update(layer->b, layer->gb, layer->n_b, bits_b);
+        }
+        if (layer->w != NULL) {
+            niti_grow(net, layer);
         }
     }
     adapt(net);

@@ -27,6 +27,8 @@ typedef struct niti_layer {
     int64_t *w, *b, *gw, *gb;   /* NULL: none */
     int64_t *whole_w, *whole_b; /* 256 times as fine, where they are kept in 16 bits */
     int64_t n_w, n_b, ew, eb;
+    int64_t grown_w,
+        grown_b; /* how often the range was doubled since the weights came from outside */
     niti_scale y, dx;
     int64_t *act, *err; /* of one sample: the output, and the error of the input */
 } niti_layer;
@@ -38,6 +40,8 @@ typedef struct niti_net {
     int64_t *act, *err; /* the input, the error of the logits */
     bool is_calibrated;
     bool has_16_bits; /* weights are kept in 16 bits, and multiplied in 8 */
+    int64_t growth;   /* a range is doubled when more than one weight in so many is at its ends; 0:
+                         never */
 } niti_net;
 
 /* Layers one after the other; sizes follow. */
@@ -55,11 +59,16 @@ void niti_export(const niti_net *net, float *out);
 /* One step on n samples of n_in floats. */
 void niti_step(niti_net *net, const float *x, const int32_t *labels, int64_t n, int64_t bits);
 
+/* How often a range was doubled, of all parameters. */
+int64_t niti_n_grown(const niti_net *net);
+
 /* --- niti_whole.c: n weights in 16 bits, `whole`, with what is multiplied of them, `q` --- */
 
 /* From floats, under the exponent of q. */
 void niti_import_whole(const float *values, int64_t e, int64_t *whole, int64_t *q, int64_t n);
 /* The largest update has `bits` bits of what is multiplied, and eight below them; g is zeroed. */
 void niti_update_whole(int64_t *whole, int64_t *q, int64_t *g, int64_t n, int64_t bits);
+/* After an update, the ranges of a layer's weights and biases. */
+void niti_grow(const niti_net *net, niti_layer *layer);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * niti_whole.c - the model's weights from floats and back, and those that are kept in 16 bits and
- * multiplied in 8.
+ * niti_whole.c - the model's weights from floats and back, those that are kept in 16 bits and
+ * multiplied in 8, and their growth.
  */
 #include "niti_model.h"
 
@@ -62,6 +62,54 @@ void niti_import_whole(const float *values, int64_t e, int64_t *whole, int64_t *
         whole[i] = limit_whole(scaled < 0.0 ? -size : size);
         q[i] = upper_of(whole[i]);
     }
+}
+
+/* --- growth --- */
+
+/* v / 2 to the nearest, to the even one of two. */
+static int64_t half_of(int64_t v)
+{
+    return (int64_t)nearbyint((double)v / 2.0);
+}
+
+/* Whether more than one of `growth` weights is as large as there are. */
+static bool is_full(const int64_t *w, int64_t n, int64_t most, int64_t growth)
+{
+    int64_t n_ends = 0;
+    for (int64_t i = 0; i < n; i++) {
+        n_ends += llabs(w[i]) == most ? 1 : 0;
+    }
+    return growth > 0 && n_ends * growth > n;
+}
+
+static void grow(const niti_net *net, int64_t *w, int64_t *whole, int64_t n, int64_t *e,
+                 int64_t *n_grown)
+{
+    const bool has_16_bits = net->has_16_bits;
+    if (!is_full(has_16_bits ? whole : w, n, has_16_bits ? 32639 : 127, net->growth)) {
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        whole[i] = half_of(whole[i]);
+        w[i] = has_16_bits ? upper_of(whole[i]) : half_of(w[i]);
+    }
+    *e += 1;
+    *n_grown += 1;
+}
+
+void niti_grow(const niti_net *net, niti_layer *layer)
+{
+    grow(net, layer->w, layer->whole_w, layer->n_w, &layer->ew, &layer->grown_w);
+    grow(net, layer->b, layer->whole_b, layer->n_b, &layer->eb, &layer->grown_b);
+}
+
+int64_t niti_n_grown(const niti_net *net)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < net->n_layers; i++) {
+        n += net->layers[i].grown_w + net->layers[i].grown_b;
+    }
+    return n;
 }
 
 /* --- floats --- */

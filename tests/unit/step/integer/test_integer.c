@@ -27,9 +27,16 @@ static void read_batch(test_source *source, int64_t first, int64_t n, float *x, 
     }
 }
 
-/* Steps of the trainer and of the model, with the weights compared after each. */
-static void check_steps(const dunlin_model *model, niti_net *net, int64_t batch, int n_steps,
-                        const char *grad_bits)
+/* The model's growth, as an option. */
+static int32_t growth_of(const niti_net *net)
+{
+    return net->growth == 0 ? DUNLIN_WEIGHT_GROWTH_NONE : (int32_t)net->growth;
+}
+
+/* Steps of the trainer and of the model, with the weights compared after each. How often a range
+ * was doubled. */
+static int64_t check_steps(const dunlin_model *model, niti_net *net, int64_t batch, int n_steps,
+                           const char *grad_bits)
 {
     dunlin_trainer_options options = integer_options(batch);
     test_source source;
@@ -42,6 +49,7 @@ static void check_steps(const dunlin_model *model, niti_net *net, int64_t batch,
     options.precision = net->has_16_bits ? "niti16" : options.precision;
     options.grad_bits = grad_bits;
     options.grad_bits_steps = 2;
+    options.weight_growth = growth_of(net);
     dunlin_trainer *trainer = test_create(model, &options);
     test_source_init(&source, model, batch * n_steps, DUNLIN_F32);
     float *weights = test_weights(trainer, &n_weights);
@@ -69,7 +77,9 @@ static void check_steps(const dunlin_model *model, niti_net *net, int64_t batch,
     free(expected);
     free(x);
     dunlin_trainer_destroy(trainer);
+    const int64_t n_grown = niti_n_grown(net);
     niti_free(net);
+    return n_grown;
 }
 
 static void begin_small(niti_net *net, bool has_16_bits)
@@ -89,7 +99,26 @@ Test(integer, a_whole_step_is_that_of_the_model)
     dunlin_model *model = test_small_model(false);
     niti_net net;
     begin_small(&net, false);
-    check_steps(model, &net, 6, 8, "5,3,1,0"); /* 0: by one at most, and not all of these */
+    (void)check_steps(model, &net, 6, 8, "5,3,1,0"); /* 0: by one at most, and not all of these */
+    dunlin_model_destroy(model);
+}
+
+/* Of both kinds of weights; so long that updates of less than one unit come, too. */
+Test(integer, weights_that_grow_are_those_of_the_model)
+{
+    static const int64_t growths[] = {16, 64, 65536};
+    dunlin_model *model = test_small_model(false);
+    int64_t n_before = 0;
+    for (size_t i = 0; i < 2 * sizeof growths / sizeof growths[0]; i++) {
+        niti_net net;
+        begin_small(&net, i % 2 == 1);
+        net.growth = growths[i / 2];
+        const int64_t n_grown = check_steps(model, &net, 6, 30, "7,5,2");
+        cr_expect_gt(n_grown, i % 2 == 0 ? 0 : -1, "%lld: nothing grows",
+                     (long long)growths[i / 2]);
+        cr_expect_geq(n_grown, i % 2 == 0 ? n_before : 0, "fewer grow sooner");
+        n_before = i % 2 == 0 ? n_grown : n_before;
+    }
     dunlin_model_destroy(model);
 }
 
@@ -101,7 +130,7 @@ Test(integer, a_step_of_weights_in_16_bits_is_that_of_the_model)
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
         niti_net net;
         begin_small(&net, true);
-        check_steps(model, &net, 6, 8, bits[i]);
+        (void)check_steps(model, &net, 6, 8, bits[i]);
     }
     dunlin_model_destroy(model);
 }
@@ -116,7 +145,7 @@ static void check_wide(const dunlin_model *model, bool has_16_bits)
     niti_relu(&net);
     niti_pool(&net);
     niti_dense(&net, 3);
-    check_steps(model, &net, 40, 2, "4");
+    (void)check_steps(model, &net, 40, 2, "4");
 }
 
 Test(integer, more_examples_than_a_calibration_takes)
@@ -127,7 +156,7 @@ Test(integer, more_examples_than_a_calibration_takes)
     niti_dense(&net, 16);
     niti_relu(&net);
     niti_dense(&net, 5);
-    check_steps(model, &net, 48, 6, "5");
+    (void)check_steps(model, &net, 48, 6, "5");
     dunlin_model_destroy(model);
 }
 
@@ -216,10 +245,12 @@ static void check_sets(const witness *w, const dunlin_trainer_options *base)
     }
 }
 
-static void check_bits(dunlin_model *model, const char *precision)
+static void check_bits(dunlin_model *model, const char *precision, int32_t growth)
 {
     dunlin_trainer_options options = integer_options(7);
     options.precision = precision;
+    options.weight_growth = growth;
+    options.grad_bits = growth != 0 ? "7" : NULL;
     witness w = {.model = model};
     float *weights = test_train(model, &options, 4, &w.n);
     w.weights = weights;
@@ -232,21 +263,28 @@ static void check_bits(dunlin_model *model, const char *precision)
 
 Test(integer, bits_of_a_chain)
 {
-    check_bits(test_small_model(false), "niti");
+    check_bits(test_small_model(false), "niti", 0);
 }
 
 Test(integer, bits_of_every_operator)
 {
-    check_bits(integer_branched_model(), "niti");
+    check_bits(integer_branched_model(), "niti", 0);
 }
 
 /* Without a policy nothing is folded: masks are ops of their own. */
 Test(integer, bits_of_folded_activations)
 {
-    check_bits(integer_folded_model(), "niti");
+    check_bits(integer_folded_model(), "niti", 0);
 }
 
 Test(integer, bits_of_weights_in_16_bits)
 {
-    check_bits(integer_branched_model(), "niti16");
+    check_bits(integer_branched_model(), "niti16", 0);
+}
+
+/* Weights that grow at nearly every step. */
+Test(integer, bits_of_weights_that_grow)
+{
+    check_bits(integer_branched_model(), "niti", 65536);
+    check_bits(integer_branched_model(), "niti16", 65536);
 }

@@ -24,11 +24,32 @@ static void expect_refusal(const dunlin_model *model, const dunlin_trainer_optio
     cr_expect_null(trainer);
 }
 
+/* How often a trainer's parameters have grown. */
+static int64_t n_grown(const dunlin_trainer *trainer)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < dunlin_trainer_n_scales(trainer); i++) {
+        dunlin_scale_info info = DUNLIN_SCALE_INFO_INIT;
+        cr_assert_eq(dunlin_trainer_scale(trainer, i, &info), DUNLIN_OK);
+        n += info.kind == DUNLIN_SCALE_PARAMETER ? info.n_raised : 0;
+    }
+    return n;
+}
+
+/* Whose weights grow often. */
+static dunlin_trainer_options growing_options(const char *precision)
+{
+    dunlin_trainer_options options = integer_options(8);
+    options.precision = precision;
+    options.grad_bits = "7";
+    options.weight_growth = 65536;
+    return options;
+}
+
 static void check_checkpoint(const char *precision)
 {
     dunlin_model *model = integer_branched_model();
-    dunlin_trainer_options options = integer_options(8);
-    options.precision = precision;
+    dunlin_trainer_options options = growing_options(precision);
     char *path = test_temp_path("integer.ckpt");
     dunlin_trainer *from = test_create(model, &options);
     dunlin_trainer *to = test_create(model, &options);
@@ -38,11 +59,13 @@ static void check_checkpoint(const char *precision)
                  dunlin_trainer_last_error(to)->text);
     cr_expect_eq(dunlin_trainer_n_steps(to), dunlin_trainer_n_steps(from));
     test_expect_same_weights(from, to, true);
+    cr_expect_gt(n_grown(from), 0, "nothing has grown");
+    cr_expect_eq(n_grown(to), n_grown(from));
     test_fit_epochs(from, model, 2);
     test_fit_epochs(to, model, 2);
     test_expect_same_weights(from, to, true);
     /* Not into float32, and not from it. */
-    dunlin_trainer_options floats = options;
+    dunlin_trainer_options floats = integer_options(8);
     floats.precision = NULL;
     dunlin_trainer *other = test_create(model, &floats);
     cr_expect_eq(dunlin_trainer_load_checkpoint(other, path), DUNLIN_MISMATCH);
@@ -151,6 +174,56 @@ Test(integer_state, sixteen_bits_keep_what_eight_lose)
     dunlin_model_destroy(model);
 }
 
+/* Updates keep their size when a range is doubled; weights that come from outside begin anew. */
+Test(integer_state, growth_is_an_option_and_ends_with_new_weights)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = growing_options("niti");
+    int64_t n = 0;
+    dunlin_trainer *trainer = test_create(model, &options);
+    test_fit_epochs(trainer, model, 2);
+    const int64_t n_before = n_grown(trainer);
+    cr_expect_gt(n_before, 0);
+    cr_assert_eq(dunlin_trainer_set_weight_growth(trainer, DUNLIN_WEIGHT_GROWTH_NONE), DUNLIN_OK);
+    test_fit_epochs(trainer, model, 2);
+    cr_expect_eq(n_grown(trainer), n_before, "it was switched off");
+    cr_assert_eq(dunlin_trainer_set_weight_growth(trainer, 65536), DUNLIN_OK);
+    test_fit_epochs(trainer, model, 2);
+    cr_expect_gt(n_grown(trainer), n_before);
+    float *weights = test_weights(trainer, &n);
+    cr_assert_eq(dunlin_trainer_set_weights(trainer, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
+                 DUNLIN_OK);
+    cr_expect_eq(n_grown(trainer), 0);
+    dunlin_trainer *fresh = test_create(model, &options);
+    cr_assert_eq(dunlin_trainer_set_weights(fresh, DUNLIN_WEIGHTS_TRAINABLE, 0, n, weights),
+                 DUNLIN_OK);
+    test_expect_same_weights(trainer, fresh, true);
+    free(weights);
+    dunlin_trainer_destroy(fresh);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+/* Frozen weights keep their exponent, and with it every bit. */
+Test(integer_state, frozen_weights_do_not_grow)
+{
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = growing_options("niti");
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_parameter_info info;
+    cr_assert_eq(dunlin_trainer_parameter(trainer, 0, &info), DUNLIN_OK);
+    options.frozen_prefixes = info.name;
+    dunlin_trainer *other = test_create(model, &options);
+    test_fit_epochs(other, model, 4);
+    dunlin_scale_info scale = DUNLIN_SCALE_INFO_INIT;
+    cr_assert_eq(dunlin_trainer_scale(other, 0, &scale), DUNLIN_OK);
+    cr_expect_eq(scale.n_raised, 0);
+    cr_expect_gt(n_grown(other), 0);
+    dunlin_trainer_destroy(other);
+    dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
 Test(integer_state, an_evaluation_before_training_changes_no_bit_of_it)
 {
     dunlin_model *model = test_small_model(false);
@@ -241,6 +314,29 @@ Test(integer_state, refuses_bits_that_are_none)
     cr_expect_eq(dunlin_trainer_set_lr(trainer, 0.1F), DUNLIN_UNSUPPORTED);
     cr_expect(dunlin_trainer_lr(trainer) == 0.0F);
     dunlin_trainer_destroy(trainer);
+    dunlin_model_destroy(model);
+}
+
+Test(integer_state, refuses_growth_that_is_none)
+{
+    static const int32_t numbers[] = {1, -2, 65537, INT32_MIN, INT32_MAX};
+    dunlin_model *model = test_small_model(false);
+    dunlin_trainer_options options = integer_options(4);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        options.weight_growth = numbers[i];
+        expect_refusal(model, &options, DUNLIN_ARGUMENT, "option weight_growth is");
+    }
+    options.weight_growth = 2;
+    dunlin_trainer *trainer = test_create(model, &options);
+    cr_expect_eq(dunlin_trainer_set_weight_growth(trainer, 1), DUNLIN_ARGUMENT);
+    test_expect_text(trainer, "option weight_growth is 1;");
+    cr_expect_eq(dunlin_trainer_set_weight_growth(trainer, 0), DUNLIN_OK);
+    dunlin_trainer_destroy(trainer);
+    options.precision = "octo";
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "goes with precision niti, not octo");
+    options.precision = NULL;
+    options.weight_growth = DUNLIN_WEIGHT_GROWTH_NONE;
+    expect_refusal(model, &options, DUNLIN_ARGUMENT, "goes with precision niti, not fp32");
     dunlin_model_destroy(model);
 }
 

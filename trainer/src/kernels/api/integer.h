@@ -44,7 +44,7 @@ typedef struct dunlin_int_stats {
  * +-127.
  */
 typedef struct dunlin_int_rounding {
-    int32_t shift;           /* at most 31; of averages: either sign, see there */
+    int32_t shift;           /* at most 31, of `round` 62; of averages: either sign, see there */
     dunlin_int_stats *stats; /* NULL: not wanted; one that many calls share is added to */
     bool is_reset;           /* stats start from zero */
 } dunlin_int_rounding;
@@ -102,7 +102,7 @@ typedef enum dunlin_int_mode {
 typedef struct dunlin_int_round_call {
     int64_t n;
     const int32_t *sums;
-    const int64_t *wide_sums; /* or instead of it; shift at most 62 */
+    const int64_t *wide_sums; /* or instead of it */
     dunlin_int_mode mode;
     uint64_t key;       /* DUNLIN_INT_STOCHASTIC: dunlin__int_key() */
     uint64_t first;     /* the number of element 0 */
@@ -125,7 +125,7 @@ typedef struct dunlin_int_pairs_call {
     int64_t n;
     const int32_t *sums;
     const int64_t *wide_sums; /* or instead of it */
-    int32_t shift;            /* -8 to 54; below 0 sums are multiplied, and fit 22 bits then */
+    int32_t shift;            /* -8 to 62; below 0 sums are multiplied, and fit 22 bits then */
     int8_t *high, *low;       /* n of each */
     dunlin_threads *threads;
 } dunlin_int_pairs_call;
@@ -277,6 +277,12 @@ typedef struct dunlin_int_kernels {
     void (*update_pairs)(const dunlin_int_pairs_call *call);
     /* The largest magnitude; of `wide` if x is NULL. */
     int64_t (*largest)(int64_t n, const int32_t *x, const int64_t *wide, dunlin_threads *threads);
+    /* How many weights are as large as there are, of either sign: +-127, with `low` (which may be
+     * NULL) +-DUNLIN_INT_PAIR_MOST. */
+    int64_t (*count_ends)(int64_t n, const int8_t *high, const int8_t *low,
+                          dunlin_threads *threads);
+    /* Weights / 2, halves to the even neighbour; with `low` those of 16 bits. */
+    void (*halve)(int64_t n, int8_t *high, int8_t *low, dunlin_threads *threads);
     void (*add)(const dunlin_int_add_call *call);
     void (*copy_rows)(const dunlin_int_rows_call *call);
     /* y within [low, high]; dx = dy where low < y < high, else 0. y may be x, dx may be dy. */

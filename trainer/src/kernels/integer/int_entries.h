@@ -16,6 +16,9 @@ void K(int_conv_weight_grad)(const dunlin_int_conv_call *call);
 void K(int_round)(const dunlin_int_round_call *call);
 void K(int_update_pairs)(const dunlin_int_pairs_call *call);
 int64_t K(int_largest)(int64_t n, const int32_t *x, const int64_t *wide, dunlin_threads *threads);
+int64_t K(int_count_ends)(int64_t n, const int8_t *high, const int8_t *low,
+                          dunlin_threads *threads);
+void K(int_halve)(int64_t n, int8_t *high, int8_t *low, dunlin_threads *threads);
 void K(int_add)(const dunlin_int_add_call *call);
 void K(int_copy_rows)(const dunlin_int_rows_call *call);
 void K(int_clip)(int64_t n, const int8_t *x, int32_t low, int32_t high, int8_t *y,

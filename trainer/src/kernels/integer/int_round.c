@@ -124,7 +124,8 @@ static void round_task(void *ctx, size_t task)
     const int64_t first = (int64_t)task * job->block;
     const int64_t end = min_i64(call->n, first + job->block);
     int_count count = {0, 0};
-    if (call->sums != NULL && call->mode != DUNLIN_INT_STOCHASTIC && call->rounding.shift > 0) {
+    const int32_t shift = call->rounding.shift;
+    if (call->sums != NULL && call->mode != DUNLIN_INT_STOCHASTIC && shift > 0 && shift < 32) {
         round_narrow(call, first, end, &count);
     } else {
         for (int64_t i = first; i < end; i++) {
@@ -168,7 +169,7 @@ static void pairs_task(void *ctx, size_t task)
     const int64_t end = min_i64(call->n, first + job->block);
     const int32_t shift = call->shift;
     const dunlin_int_round_call pseudo = {.mode = DUNLIN_INT_PSEUDO};
-    if (call->sums != NULL && shift > 0) {
+    if (call->sums != NULL && shift > 0 && shift < 32) {
         for (int64_t i = first; i < end; i++) {
             const int32_t v = call->sums[i];
             const uint32_t size = rounded_narrow(int_size(v), shift, true);

@@ -46,6 +46,7 @@ static dunlin_step_run make_run(const dunlin_trainer *trainer, const dunlin_sour
         .kernels = trainer->kernels,
         .integers = trainer->integers,
         .grad_bits = dunlin__grad_bits_at(&trainer->grad_bits, trainer->step),
+        .weight_growth = trainer->weight_growth,
         .threads = trainer->threads,
         .source = source,
         .n_batch = n,

@@ -169,6 +169,14 @@ dunlin_status dunlin_trainer_set_grad_bits(dunlin_trainer *trainer, const char *
                                  trainer->error);
 }
 
+dunlin_status dunlin_trainer_set_weight_growth(dunlin_trainer *trainer, int32_t growth)
+{
+    DUNLIN_TRY(dunlin__trainer_look(trainer));
+    DUNLIN_TRY(dunlin__trainer_check(trainer));
+    return dunlin__weight_growth_set(trainer->precision, growth, &trainer->weight_growth,
+                                     trainer->error);
+}
+
 float dunlin_trainer_lr(const dunlin_trainer *trainer)
 {
     const dunlin_trainer_options *options = &trainer->options;

@@ -110,12 +110,15 @@ void dunlin__emit_integer_step(dunlin_emit *emit)
 {
     const dunlin_alloc *alloc = &emit->graph->alloc;
     const size_t n = emit->net->n_values + 1;
+    const size_t n_params = emit->net->n_params + 1;
     dunlin_integer integer = {
         .emit = emit, .precision = emit->options->precision, .counts = DUNLIN_STEP_NONE};
     integer.values = dunlin__alloc_zeroed(alloc, n, sizeof *integer.values);
     integer.errors = dunlin__alloc_zeroed(alloc, n, sizeof *integer.errors);
     integer.folds = dunlin__alloc_zeroed(alloc, n, sizeof *integer.folds);
-    if (integer.values == NULL || integer.errors == NULL || integer.folds == NULL) {
+    integer.is_updated = dunlin__alloc_zeroed(alloc, n_params, sizeof *integer.is_updated);
+    if (integer.values == NULL || integer.errors == NULL || integer.folds == NULL ||
+        integer.is_updated == NULL) {
         (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory to build a step in integers");
     } else {
         for (size_t i = 0; i < n; i++) {
@@ -128,5 +131,6 @@ void dunlin__emit_integer_step(dunlin_emit *emit)
     dunlin__free_array(alloc, integer.values, n, sizeof *integer.values);
     dunlin__free_array(alloc, integer.errors, n, sizeof *integer.errors);
     dunlin__free_array(alloc, integer.folds, n, sizeof *integer.folds);
+    dunlin__free_array(alloc, integer.is_updated, n_params, sizeof *integer.is_updated);
     dunlin__free_array(alloc, integer.links, integer.links_capacity, sizeof *integer.links);
 }

@@ -59,7 +59,9 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     const dunlin_precision *precision = NULL;
     dunlin_grad_bits grad_bits;
     DUNLIN_TRY(dunlin__select_kernels(taken.isa, &kernels, error));
+    int32_t weight_growth = 0;
     DUNLIN_TRY(dunlin__numbers_take(&taken, &precision, &grad_bits, error));
+    DUNLIN_TRY(dunlin__weight_growth_set(precision, taken.weight_growth, &weight_growth, error));
     const dunlin_alloc base = dunlin__alloc_or_default(&taken.alloc);
     dunlin_trainer *trainer = dunlin__alloc_zeroed(&base, 1, sizeof *trainer);
     if (trainer == NULL) {
@@ -77,6 +79,7 @@ dunlin_status dunlin__trainer_make(const dunlin_trainer_options *options,
     trainer->integers = dunlin__select_integers(taken.isa);
     trainer->precision = precision;
     trainer->grad_bits = grad_bits;
+    trainer->weight_growth = weight_growth;
     trainer->seed = taken.seed;
     trainer->error = &trainer->error_store;
     dunlin__net_init(&trainer->net, &trainer->counter.hooks);

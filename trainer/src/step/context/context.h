@@ -53,6 +53,7 @@ struct dunlin_trainer {
     const dunlin_int_kernels *integers; /* of the same set */
     const dunlin_precision *precision;  /* NULL: float32 */
     dunlin_grad_bits grad_bits;
+    int32_t weight_growth; /* 0: none */
     dunlin_threads workers;
     dunlin_threads *threads; /* those; NULL: serial */
     dunlin_program train;

@@ -108,6 +108,31 @@ dunlin_status dunlin__grad_bits_set(const dunlin_precision *precision, const cha
     return DUNLIN_OK;
 }
 
+dunlin_status dunlin__weight_growth_set(const dunlin_precision *precision, int32_t growth,
+                                        int32_t *out, dunlin_error *error)
+{
+    const bool is_whole = dunlin__precision_is_whole(precision);
+    if (!is_whole && growth != 0) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option weight_growth is %" PRId32
+                            ", and goes with precision niti, not %s",
+                            growth, dunlin__precision_name(precision));
+    }
+    const bool is_in_range =
+        growth >= DUNLIN_WEIGHT_GROWTH_LEAST && growth <= DUNLIN_WEIGHT_GROWTH_MOST;
+    if (growth != 0 && growth != DUNLIN_WEIGHT_GROWTH_NONE && !is_in_range) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "trainer", 0,
+                            "option weight_growth is %" PRId32 "; it must be %d to %d, %d for none "
+                            "or 0",
+                            growth, DUNLIN_WEIGHT_GROWTH_LEAST, DUNLIN_WEIGHT_GROWTH_MOST,
+                            DUNLIN_WEIGHT_GROWTH_NONE);
+    }
+    *out = !is_whole || growth == DUNLIN_WEIGHT_GROWTH_NONE ? 0
+           : growth == 0                                    ? precision->weight_growth
+                                                            : growth;
+    return DUNLIN_OK;
+}
+
 dunlin_status dunlin__numbers_take(const dunlin_trainer_options *options,
                                    const dunlin_precision **out_precision,
                                    dunlin_grad_bits *out_bits, dunlin_error *error)

@@ -29,6 +29,11 @@ DUNLIN_NODISCARD dunlin_status dunlin__numbers_take(const dunlin_trainer_options
 DUNLIN_NODISCARD dunlin_status dunlin__grad_bits_set(const dunlin_precision *precision,
                                                      const char *text, int64_t n_steps,
                                                      dunlin_grad_bits *out, dunlin_error *error);
+/* Of the options: 0 for the precision's own, -1 for none, and 0 alone in float32; ARGUMENT. `*out`:
+ * 0 for none. */
+DUNLIN_NODISCARD dunlin_status dunlin__weight_growth_set(const dunlin_precision *precision,
+                                                         int32_t growth, int32_t *out,
+                                                         dunlin_error *error);
 /* UNSUPPORTED in integers, which have no rate. */
 DUNLIN_NODISCARD dunlin_status dunlin__numbers_want_rate(const dunlin_precision *precision,
                                                          dunlin_error *error);

@@ -1,8 +1,8 @@
 /*
  * values.c - floats from and to parameters of int8, or of 16 bits that lie as two bytes.
  *
- * Invariant: a parameter's exponent changes here and nowhere else once a trainer is made, and never
- * while a step runs.
+ * Invariant: a parameter's exponent changes here and at the end of a step (integer/int_update.c),
+ * once a trainer is made, and never while operators of a step read it.
  */
 #include "values.h"
 
@@ -137,6 +137,7 @@ void dunlin__values_fit(const dunlin_program *program, const dunlin_arena *arena
     if (sites != NULL) {
         sites[param].exponent = dunlin__site_exponent_for(largest);
         sites[param].is_known = 1;
+        sites[param].n_raised = 0;
     }
 }
 
@@ -173,6 +174,7 @@ void dunlin__values_set(const dunlin_program *program, const dunlin_arena *arena
             move_down(&net->params[param], &q, needed - before);
         }
         sites[param].exponent = is_whole || needed > before ? needed : before;
+        sites[param].n_raised = is_whole ? 0 : sites[param].n_raised;
         if (sites[param].exponent != before) {
             sites[program->step->n_sites - 1].is_known = 0;
         }
