@@ -49,7 +49,7 @@ void qdq_write(dunlin_trainer *trainer, const dunlin_source *source, int n, int6
 }
 
 /* The system's Python may come after another one in the path. */
-static const char *find_python(void)
+const char *qdq_python(void)
 {
     static const char *const pythons[] = {"python3", "/usr/bin/python3"};
     for (int i = 0; i < 2; i++) {
@@ -65,13 +65,13 @@ static const char *find_python(void)
 
 bool qdq_is_checkable(void)
 {
-    return find_python() != NULL;
+    return qdq_python() != NULL;
 }
 
 int qdq_check(const char *arguments)
 {
     char command[8192];
-    (void)snprintf(command, sizeof command, "%s '%s' %s", find_python(), DUNLIN_CHECK_QDQ,
+    (void)snprintf(command, sizeof command, "%s '%s' %s", qdq_python(), DUNLIN_CHECK_QDQ,
                    arguments);
     return system(command);
 }

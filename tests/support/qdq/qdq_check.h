@@ -14,6 +14,8 @@ void qdq_write(dunlin_trainer *trainer, const dunlin_source *source, int n, int6
                int64_t n_outputs, const char *prefix);
 /* The arguments of check_qdq.py go there. False: python3-onnx is not installed. */
 bool qdq_is_checkable(void);
+/* A Python that has numpy and onnx; NULL: none is installed. */
+const char *qdq_python(void);
 /* What check_qdq.py ends with; 0: it agrees. */
 int qdq_check(const char *arguments);
 /* What qdq_write() has written. */
