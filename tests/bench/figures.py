@@ -10,7 +10,8 @@ A row of figures.csv is one figure: id, name, value, processor, commit, date, co
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
-results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, and results/compress.csv, by compress.py, are tables of their own; the parameters of the ready-made networks are those of
+results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
+and results/integers.csv, by integers.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
@@ -23,6 +24,8 @@ import re
 import shlex
 import subprocess
 import sys
+
+import integers_rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -38,8 +41,10 @@ PREDICT = HERE / "results" / "predict.csv"
 OWN_IMAGES = HERE / "results" / "own_images.csv"
 ABLATIONS = HERE / "results" / "ablations.csv"
 COMPRESS = HERE / "results" / "compress.csv"
+INTEGERS = HERE / "results" / "integers.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
-PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md", ROOT / "samples" / "README.md"]
+PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md", ROOT / "trainer" / "INTEGERS.md",
+         ROOT / "samples" / "README.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
 OLDER = " (older)"
 
@@ -340,9 +345,34 @@ def compress_table():
     return lines
 
 
+def integers_table():
+    """Each precision beside float32 with the same recipe, and float32 beside PyTorch's: means over the seeds, and each seed's points."""
+    table = integers_rows.read(INTEGERS)
+    if not table:
+        return ["(no row yet)"]
+    names = {"lenet5": "LeNet-5, Fashion-MNIST", "vgg11": "VGG-11, CIFAR-10 (JPEG)", "writers": "LeNet-5, MNIST by writer, federated"}
+    lines = ["| what | examples | epochs or rounds | beside float32 | float32 | it | points below float32, each seed | bar | commit |",
+             "|" + "---|" * 9]  # fmt: skip
+    for series, epochs, examples, precision in dict.fromkeys(tuple(row[name] for name in ("series", "epochs", "examples", "precision"))
+                                                             for row in table):  # fmt: skip
+        both = integers_rows.pairs(table, series, epochs, examples, precision)
+        if precision == "fp32" or not both:
+            continue
+        below = [floats - accuracy for _, floats, accuracy in both]
+        mean = [sum(one[i] for one in both) / len(both) for i in (1, 2)]
+        bar = {"niti": "%.1f" % integers_rows.BARS[series], "torch": "%.1f either way" % integers_rows.FROM_TORCH}.get(precision, "")
+        used = sorted({row["commit"] for row in table if (row["series"], row["precision"]) == (series, precision)})
+        mark = OLDER if any(is_older(commit, ["trainer"]) for commit in used) else ""
+        lines.append("| %s | %s | %s | %s | %.2f %% | %.2f %% | **%.2f** (%s) | %s | %s%s |" % (
+            names[series], examples, epochs, "PyTorch's float32" if precision == "torch" else "`%s`" % precision, mean[0], mean[1],
+            sum(below) / len(below), ", ".join("%.2f" % one for one in below), bar, ", ".join(used), mark))  # fmt: skip
+    return lines
+
+
 PARTS = {
     "ablations": ablations_table,
     "compress": compress_table,
+    "integers": integers_table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),

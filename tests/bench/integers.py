@@ -23,14 +23,13 @@ import tempfile
 
 import numpy as np
 import onnx
+from integers_rows import BARS, FROM_TORCH, pairs, read
 from onnx import helper, numpy_helper
 
 HERE = pathlib.Path(__file__).resolve().parent
-BARS = {"vgg11": 2.7, "lenet5": 1.0, "writers": 2.2}  # points below float32 at most, of niti
 COLUMNS = ["series", "precision", "seed", "epochs", "examples", "accuracy", "loss", "cpu_s", "commit", "date", "command"]
 KEY = COLUMNS[:5]
 VGG = (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool")
-FROM_TORCH = 2.0  # points that our float32 is from PyTorch's at most, either way
 RATES = {"vgg11": "0.02", "lenet5": "0.02", "writers": "0.05"}  # of float32 and of the precisions that have a rate
 
 
@@ -133,13 +132,6 @@ def run(programs, options, series, precision, seed):
             "command": " ".join([pathlib.Path(command[0]).name] + command[1:]).replace(name + "/", "")}
 
 
-def read(path):
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def append(path, row):
     is_new = not path.exists()
     with path.open("a", newline="") as file:
@@ -151,22 +143,15 @@ def append(path, row):
 
 def tell(rows, options, series, precision):
     """Points below float32: the mean over the seeds that have both."""
-    length = length_of(options, series)
-    found = {(row["precision"], row["seed"]): float(row["accuracy"]) for row in rows
-             if row["series"] == series and (row["epochs"], row["examples"]) == length}
-    if precision == "torch":
-        apart = [100.0 * (found["fp32", seed] - accuracy) for (name, seed), accuracy in sorted(found.items())
-                 if name == precision and ("fp32", seed) in found]
-        if apart:
-            print("%s: our float32 is %+.2f points from PyTorch's (%s), bar %.1f either way" %
-                  (series, sum(apart) / len(apart), ", ".join("%+.2f" % one for one in apart), FROM_TORCH))
-        return
-    below = [100.0 * (found["fp32", seed] - accuracy) for (name, seed), accuracy in sorted(found.items())
-             if name == precision and ("fp32", seed) in found]
-    if below:
+    both = pairs(rows, series, *length_of(options, series), precision)
+    apart = [floats - accuracy for _, floats, accuracy in both]
+    if apart and precision == "torch":
+        print("%s: our float32 is %+.2f points from PyTorch's (%s), bar %.1f either way" %
+              (series, sum(apart) / len(apart), ", ".join("%+.2f" % one for one in apart), FROM_TORCH))
+    elif apart:
         bar = ", bar %.1f" % BARS[series] if precision == "niti" else ""
         print("%s, %s: %.2f points below float32 (%s)%s" %
-              (series, precision, sum(below) / len(below), ", ".join("%.2f" % b for b in below), bar))
+              (series, precision, sum(apart) / len(apart), ", ".join("%.2f" % one for one in apart), bar))
 
 
 def main():
