@@ -150,6 +150,34 @@ Test(builtin_integer, what_is_saved_is_int8_and_trained)
     bench_end(&b);
 }
 
+/* What would grow in a trainer of an app's own: so large are updates of seven bits. */
+Test(builtin_integer, weights_keep_the_range_of_their_round)
+{
+    float got[BENCH_VALUES];
+    int64_t at = 0;
+    int n_ends = 0;
+    builtin_bench b;
+    begin(&b, 1);
+    b.task.grad_bits = 7;
+    (void)bench_fit_all(&b, 0, got, NULL);
+    for (int32_t i = 0; i < b.base.n_tensors; i++) {
+        const int64_t n = b.base.tensors[i].n_elements;
+        float largest = 0.0F;
+        for (int64_t k = at; k < at + n; k++) {
+            largest = fmaxf(largest, fabsf(b.values[k]));
+        }
+        const float unit = exp2f(ceilf(log2f(largest)) - 7.0F);
+        for (int64_t k = at; k < at + n; k++) {
+            cr_expect_leq(fabsf(got[k]), 127.0F * unit, "value %d of %s: %g", (int)(k - at),
+                          b.base.tensors[i].name, (double)got[k]);
+            n_ends += fabsf(got[k]) >= 127.0F * unit ? 1 : 0;
+        }
+        at += n;
+    }
+    cr_expect_gt(n_ends, (int)(b.base.n_values / 64), "too few are at the ends to tell");
+    bench_end(&b);
+}
+
 Test(builtin_integer, slices_and_other_trainers_give_the_same_bits)
 {
     float once[BENCH_VALUES];
