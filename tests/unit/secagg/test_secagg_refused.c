@@ -10,6 +10,7 @@
 
 #include <criterion/criterion.h>
 
+#include <secagg/secagg_state.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -402,4 +403,96 @@ Test(secagg_refused, two_lists_of_survivors)
                  DUNLIN_SIGNATURE);
     cr_assert_not_null(strstr(world.error.text, "signed other survivors"), "%s", world.error.text);
     secagg_world_close(&world);
+}
+
+/* ---- what other terms allow a server to try ---- */
+
+/* Keys of one more, who is in the cohort and no neighbour of the first. */
+CHANGE(one_neighbour_more)
+{
+    ONLY_FIRST
+    bool is_listed[N + 1] = {false};
+    for (uint32_t i = 0; i < answer->n_peers; i++) {
+        is_listed[answer->peers[i].peer_index] = true;
+    }
+    const uint32_t other = !is_listed[2] ? 2 : !is_listed[3] ? 3 : 4;
+    dunlin__secagg_peer more = answer->peers[answer->n_peers - 1];
+    more.peer_index = other;
+    answer->peers[answer->n_peers++] = more;
+}
+
+/* Device 4 seals shares for the first again, for a place of the test's. */
+static void seal_for(secagg_world *world, dunlin__secagg_message *answer, uint8_t place)
+{
+    const dunlin__secagg_client *fourth = world->members[3].client;
+    const dunlin__secagg_shares shares = {.place = place};
+    for (uint32_t i = 0; i < fourth->n_neighbours; i++) {
+        if (fourth->neighbours[i].peer_index == 1) {
+            cr_assert_eq(dunlin__secagg_seal(fourth->terms, fourth->neighbours[i].secret, 4, 1,
+                                             &shares, peer_of(answer, 4)->ciphertext.bytes, NULL),
+                         DUNLIN_OK);
+            return;
+        }
+    }
+    cr_assert_fail("device 4 has no neighbour 1");
+}
+
+CHANGE(place_none)
+{
+    ONLY_FIRST
+    seal_for(world, answer, 0);
+}
+
+CHANGE(place_beyond)
+{
+    ONLY_FIRST
+    seal_for(world, answer, N);
+}
+
+CHANGE(four_survive)
+{
+    ONLY_FIRST
+    answer->survivors[0] = 0x0f;
+}
+
+static const struct {
+    const char *name;
+    void (*change_fn)(secagg_world *, uint32_t, dunlin__secagg_message *);
+    uint32_t step, n_neighbours, threshold, least_devices;
+    dunlin_status status;
+    const char *wanted;
+} other_rows[] = {
+    {"one neighbour more", one_neighbour_more, 1, 2, 2, 2, DUNLIN_PROTOCOL,
+     "is one neighbour more than n_neighbours"},
+    {"place 0", place_none, 2, 4, 3, 2, DUNLIN_PROTOCOL,
+     "peer 4 of a secure aggregation sent shares for a place that n_neighbours has not"},
+    {"a place beyond", place_beyond, 2, 4, 3, 2, DUNLIN_PROTOCOL,
+     "peer 4 of a secure aggregation sent shares for a place that n_neighbours has not"},
+    {"few devices", four_survive, 3, 4, 3, 5, DUNLIN_REJECTED,
+     "4 devices survive, fewer than the least of a sum, 5"},
+};
+
+Test(secagg_refused, rows_of_other_terms)
+{
+    uint64_t state = test_seed(353);
+    for (size_t i = 0; i < sizeof(other_rows) / sizeof(other_rows[0]); i++) {
+        dunlin__secagg_plan plan =
+            secagg_terms(N, other_rows[i].n_neighbours, other_rows[i].threshold, 16, 10);
+        plan.least_devices = other_rows[i].least_devices;
+        secagg_world world;
+        secagg_world_open(&world, &plan, &state);
+        world.change_fn = other_rows[i].change_fn;
+        world.changed_step = other_rows[i].step;
+        secagg_world_run_to(&world, other_rows[i].step);
+        cr_assert_eq(secagg_world_advance(&world), DUNLIN_OK, "%s: %s", other_rows[i].name,
+                     world.error.text);
+        secagg_world_answer(&world, other_rows[i].step);
+        secagg_member *first = &world.members[0];
+        cr_assert_eq(first->refused, other_rows[i].status, "%s: %s: %s", other_rows[i].name,
+                     dunlin_status_name(first->refused), first->error.text);
+        cr_assert_not_null(strstr(first->error.text, other_rows[i].wanted), "%s: %s",
+                           other_rows[i].name, first->error.text);
+        expect_over(first, other_rows[i].name);
+        secagg_world_close(&world);
+    }
 }
