@@ -8,10 +8,11 @@
 
 A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
-In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb` a unit.
+In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb`, `|us` (of ns) a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
 results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
-and results/integers.csv, by integers.py, are tables of their own; the parameters of the ready-made networks are those of
+results/integers.csv, by integers.py,
+results/secure.csv, by secure.py, and results/secagg_thousand.csv, by secagg_thousand.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
@@ -42,10 +43,12 @@ OWN_IMAGES = HERE / "results" / "own_images.csv"
 ABLATIONS = HERE / "results" / "ablations.csv"
 COMPRESS = HERE / "results" / "compress.csv"
 INTEGERS = HERE / "results" / "integers.csv"
+SECURE = HERE / "results" / "secure.csv"
+THOUSAND = HERE / "results" / "secagg_thousand.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
 PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md", ROOT / "trainer" / "INTEGERS.md",
-         ROOT / "samples" / "README.md"]
-UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6}
+         ROOT / "samples" / "README.md", ROOT / "sdk" / "SECAGG.md", ROOT / "server_mock" / "PRIVACY.md"]
+UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6, "us": 1e3}
 OLDER = " (older)"
 
 
@@ -157,12 +160,13 @@ def is_older(commit, layers):
     return done.returncode != 0 or done.stdout.strip() != ""
 
 
-def figure_table(is_first):
+def figure_table(is_first, ids=None):
+    """The rows of figures.csv, those of the first page, or those of some measurements."""
     table = rows()
     lines = ["| what | figure |", "|---|---|"] if is_first else ["| what | figure | command | measured |", "|---|---|---|---|"]
     for one in measurements():
         own = [row for row in table if row["id"] == one["id"]]
-        if not own or (is_first and not one["first"]):
+        if not own or (is_first and not one["first"]) or (ids and one["id"] not in ids):
             continue
         mark = OLDER if any(is_older(commit, one["layers"]) for commit in {row["commit"] for row in own}) else ""
         if is_first:
@@ -369,7 +373,41 @@ def integers_table():
     return lines
 
 
+def secure_table():
+    """Accuracy of fleets with masks and noise: means over the seeds, the least and the greatest beside."""
+    if not SECURE.exists():
+        return ["(not measured yet)"]
+    with SECURE.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| side | epsilon | noise | scale | accuracy | seeds | processor time a round |", "|" + "---|" * 7]
+    for side in dict.fromkeys(row["side"] for row in table):
+        own = [row for row in table if row["side"] == side]
+        values = [100 * float(row["accuracy"]) for row in own]
+        spent = sum(float(row["processor_s"]) for row in own) / sum(int(row["rounds"]) for row in own)
+        private = [own[0]["epsilon"][:4], own[0]["noise"][:5], own[0]["noise_scale"]] if own[0]["epsilon"] else ["", "", ""]
+        lines.append("| `%s` | %s | %.2f %% (%.2f to %.2f) | %d | %.1f s |" % (
+            side, " | ".join(private), sum(values) / len(values), min(values), max(values), len(own), spent))
+    return lines
+
+
+def thousand_table():
+    """Rounds with many devices of which some leave."""
+    if not THOUSAND.exists():
+        return ["(not measured yet)"]
+    with THOUSAND.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| devices | neighbours | threshold | in the sum | clock | processor time | unmasking | up in steps | down | load |", "|" + "---|" * 10]
+    for row in table:
+        lines.append("| %s | %s | %s | %s | %s s | %s s | %s s | %.1f MiB | %.1f MiB | %s, %s |" % (
+            row["devices"], row["neighbours"], row["threshold"], row["in_sum"], row["wall_s"], row["processor_s"], row["unmask_s"],
+            int(row["bytes_up"]) / UNITS["mib"], int(row["bytes_down"]) / UNITS["mib"], row["load"], row["commit"]))
+    return lines
+
+
 PARTS = {
+    "secagg": lambda: figure_table(False, ["secagg", "secagg_noise"]),
+    "secagg thousand": thousand_table,
+    "secure": secure_table,
     "ablations": ablations_table,
     "compress": compress_table,
     "integers": integers_table,

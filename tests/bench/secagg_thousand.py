@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """A round of a thousand devices with secure aggregation, LeNet-5 and 30 % that leave, over HTTPS: what it takes, in figures.
 
-secagg_thousand.py PROGRAMS [DEVICES [THREADS]]: PROGRAMS has dunlin-fleet. Each device trains on two glyphs, so nearly all of the
+secagg_thousand.py PROGRAMS [DEVICES [THREADS [CSV]]]: PROGRAMS has dunlin-fleet. Each device trains on two glyphs, so nearly all of the
 time is that of the protocol. Prints JSON: who came to each step and who had left, seconds by the clock and of processor time (devices and
 server together), of each step and of the unmasking, the most memory of a process, bytes, and the load of the machine.
 Ends with 1 if there is no sum or another number left than should. Times of steps are so long that a machine with other work has a sum, too.
+A row goes into the CSV that is named; `figures.py write` makes a table of results/secagg_thousand.csv.
 """
+import csv
 import json
 import os
 import pathlib
@@ -15,6 +17,21 @@ import sys
 import tempfile
 
 LEAVE, CORRUPT = 0.3, 0.05
+COLUMNS = ["devices", "threads", "neighbours", "threshold", "in_sum", "wall_s", "processor_s", "unmask_s", "peak_kib", "bytes_down", "bytes_up",
+           "all_bytes_up", "load", "commit"]
+
+
+def keep(path, figures):
+    """Adds a row to the table, or begins one."""
+    place = pathlib.Path(__file__).parent
+    asked = subprocess.run(["git", "-C", str(place), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
+    row = dict(figures, in_sum=figures["steps"]["mask"][0], commit=asked.stdout.strip())
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
 
 
 def main():
@@ -38,6 +55,8 @@ def main():
                "unmask_s": round(one["secagg"]["unmask_s"], 2), "peak_kib": used.ru_maxrss, "bytes_down": one["secagg"]["bytes_down"],
                "bytes_up": one["secagg"]["bytes_up"], "all_bytes_up": result["bytes_up"], "load": round(os.getloadavg()[0], 1)}
     print(json.dumps(figures))
+    if len(sys.argv) > 4:
+        keep(pathlib.Path(sys.argv[4]), figures)
     is_as_asked = steps["share"]["devices"] == n and steps["mask"]["dropped"] == round(LEAVE * n)
     return 0 if one["secagg"]["sum"] and not one["failed"] and is_as_asked else 1
 
