@@ -8,6 +8,7 @@
 
 A row of figures.csv is one figure: id, name, value, processor, commit, date, command. A row of a page is marked "(older)" if a
 commit since then touched a layer that it depends on; `check` does not look at that mark, since every commit would change it.
+`before` are commands without figures, run first, and a word TMP/NAME is a file in a folder of the measurement's own.
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb`, `|us` (of ns) a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
 results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
@@ -25,6 +26,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 import integers_rows
 
@@ -98,15 +100,17 @@ def measure(folder, names):
         sys.exit("figures.py: figures.json has no %s" % ", ".join(sorted(unknown)))
     for one in chosen:
         made = []
+        own = tempfile.TemporaryDirectory()
         for run in one["runs"]:
             if " DIR" in run["command"] and not data:
                 print("%s: skipped, DUNLIN_DATA names no folder" % one["id"])
                 made = None
                 break
-            words = [data if word == "DIR" else word for word in shlex.split(run["command"])]
-            done = subprocess.run([str(folder / words[0]), *words[1:]], capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit("%s: %s: status %d: %s" % (one["id"], run["command"], done.returncode, done.stderr.strip()[-300:]))
+            for command in [*run.get("before", []), run["command"]]:
+                words = [data if word == "DIR" else re.sub("^TMP/", own.name + "/", word) for word in shlex.split(command)]
+                done = subprocess.run([str(folder / words[0]), *words[1:]], capture_output=True, text=True)
+                if done.returncode != 0:
+                    sys.exit("%s: %s: status %d: %s" % (one["id"], command, done.returncode, done.stderr.strip()[-300:]))
             document, _ = json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{"))
             for name, rule in run["take"].items():
                 made.append(
@@ -117,7 +121,7 @@ def measure(folder, names):
                         "processor": processor(),
                         "commit": git("rev-parse", "--short", "HEAD"),
                         "date": datetime.date.today().isoformat(),
-                        "command": run["command"],
+                        "command": "; ".join([*run.get("before", []), run["command"]]),
                     }
                 )
         if made is None:

@@ -65,6 +65,7 @@ static int open_data(const fleet_flags *flags, fleet_world *world)
     partition.n_clients = n_parts(flags, world->dataset);
     partition.alpha = flags->alpha;
     partition.seed = flags->seed;
+    partition.shares_writers = flags->devices_file != NULL;
     if (dunlin_partition_create(world->dataset, &partition, NULL, &world->partition, &error) !=
         DUNLIN_OK) {
         return fail(world, &error);

@@ -80,7 +80,7 @@ static bool take_row(const json_t *object, sim_costs *out, char *what)
     int64_t step_us = 0;
     const uint64_t before = out->n_rows > 0 ? out->rows[out->n_rows - 1].budget_bytes : 0;
     if (!take(object, "budget_bytes", (int64_t)before + 1, MOST_BYTES, &budget, what) ||
-        !take(object, "planned_bytes", 1, MOST_BYTES, &planned, what) ||
+        !take(object, "planned_bytes", 1, budget, &planned, what) ||
         !take(object, "step_us", 1, MOST_US, &step_us, what)) {
         return false;
     }
@@ -113,7 +113,9 @@ static bool take_all(const json_t *object, sim_costs *out, char *what)
         return false;
     }
     for (size_t i = 0; i < json_array_size(rows); i++) {
-        if (!take_row(json_array_get(rows, i), out, what)) {
+        char inner[SIM_ERROR_BYTES];
+        if (!take_row(json_array_get(rows, i), out, inner)) {
+            (void)snprintf(what, SIM_ERROR_BYTES, "entry %zu of \"rows\": %.200s", i, inner);
             return false;
         }
     }
@@ -136,9 +138,11 @@ static json_t *read_file(const char *path, char what[SIM_ERROR_BYTES])
     } else if (n > MOST_FILE) {
         (void)snprintf(what, SIM_ERROR_BYTES, "it has more than %d bytes", MOST_FILE);
     } else {
-        object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+        const size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* editors' */
+        object = json_loadb(text + mark, n - mark, JSON_REJECT_DUPLICATES, &error);
         if (object == NULL) {
-            (void)snprintf(what, SIM_ERROR_BYTES, "it is no JSON: %.160s", error.text);
+            (void)snprintf(what, SIM_ERROR_BYTES, "line %d: it is no JSON: %.160s",
+                           error.line > 0 ? error.line : 1, error.text);
         }
     }
     free(text);

@@ -158,6 +158,10 @@ static json_t *simulated_of(const simulation *sim)
     (void)json_object_set_new(
         object, "data_parts",
         json_integer((json_int_t)dunlin_partition_n_clients(sim->world->partition)));
+    const int64_t n_writers = dunlin_dataset_n_natural_clients(sim->world->dataset);
+    if (sim->flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
+        (void)json_object_set_new(object, "data_writers", json_integer((json_int_t)n_writers));
+    }
     (void)json_object_set_new(
         object, "devices_sha256",
         sim_hash_file(sim->flags->devices_file, devices) ? json_string(devices) : json_null());

@@ -227,6 +227,39 @@ Test(partition, writers_stay_whole)
     dunlin_dataset_close(set);
 }
 
+/* More clients than writers: each has a part of one writer's, and nobody many times another's. */
+Test(partition, writers_are_shared_by_more_clients)
+{
+    static const int64_t counts[] = {31, 100, 299, 300};
+    dunlin_dataset *set = open_synthetic(30, 10, 1);
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        dunlin_partition_options options = DUNLIN_PARTITION_OPTIONS_INIT;
+        dunlin_partition *parts = NULL;
+        dunlin_error error = {0};
+        options.kind = DUNLIN_PARTITION_NATURAL;
+        options.n_clients = counts[k];
+        options.shares_writers = true;
+        cr_assert_eq(dunlin_partition_create(set, &options, NULL, &parts, &error), DUNLIN_OK, "%s",
+                     error.text);
+        cr_assert_eq(dunlin_partition_n_clients(parts), counts[k]);
+        check_complete(set, parts);
+        for (int64_t client = 0; client < counts[k]; client++) {
+            int64_t n = 0;
+            const int64_t *mine = dunlin_partition_indices(parts, client, &n);
+            /* Those of 31 are whole writers but for two. */
+            cr_assert(n >= 1 && n <= (counts[k] == 31 ? 20 : 300 / counts[k] + 3),
+                      "%lld of %lld have %lld", (long long)client, (long long)counts[k],
+                      (long long)n);
+            for (int64_t i = 1; i < n; i++) {
+                cr_assert_eq(dunlin_dataset_client_of(set, mine[i]),
+                             dunlin_dataset_client_of(set, mine[0]), "of two writers");
+            }
+        }
+        dunlin_partition_destroy(parts);
+    }
+    dunlin_dataset_close(set);
+}
+
 static void expect_refused(const dunlin_dataset *set, dunlin_partition_kind kind, int64_t n_clients,
                            double alpha, int64_t min_examples)
 {

@@ -57,8 +57,8 @@ Test(costs, a_wrong_file_is_refused_by_name)
     } CASES[] = {
         {"{", "--costs /tmp/dunlin-costs-"},
         {"", "it is no JSON"},
-        {"\xef\xbb\xbf{}", "it is no JSON"},
-        {"{\"evaluate_us\": NaN}", "it is no JSON"},
+        {"\xef\xbb\xbf{}", "\"dunlin_costs\""}, /* the mark is no part of it */
+        {"{\r\n\r\n\"evaluate_us\": NaN}", "line 3: it is no JSON"},
         {"[]", "\"dunlin_costs\""},
         {"{}", "\"dunlin_costs\""},
         {HEAD "[]}", "\"rows\" has 0 entries"},
@@ -67,6 +67,9 @@ Test(costs, a_wrong_file_is_refused_by_name)
         {HEAD "[{\"budget_bytes\": 5, \"planned_bytes\": 1, \"step_us\": 1}, {\"budget_bytes\": 5, "
               "\"planned_bytes\": 1, \"step_us\": 1}]}",
          "\"budget_bytes\" is missing or outside of 6"},
+        {HEAD "[{\"budget_bytes\": 5, \"planned_bytes\": 5, \"step_us\": 1}, {\"budget_bytes\": 6, "
+              "\"planned_bytes\": 7, \"step_us\": 1}]}",
+         "entry 1 of \"rows\": \"planned_bytes\" is missing or outside of 1 to 6"},
         {"{\"dunlin_costs\": 2}", "\"dunlin_costs\" is missing or outside of 1 to 1"}};
     sim_costs costs;
     char error[SIM_ERROR_BYTES];

@@ -316,6 +316,9 @@ typedef struct dunlin_partition_options {
      * is less. */
     int64_t min_examples;
     uint64_t seed;
+    /* NATURAL: more clients than writers are fine, and each then has a part of one writer's
+     * examples; writers with many are shared by more clients. */
+    bool shares_writers;
 } dunlin_partition_options;
 
 #define DUNLIN_PARTITION_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_partition_options)

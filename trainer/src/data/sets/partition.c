@@ -139,6 +139,53 @@ static void split_dirichlet(split_work *work)
     raise_to_minimum(work, counts);
 }
 
+/*
+ * How many clients share each writer's examples: one at least, and the rest one by one where a
+ * client would have most (the method of D'Hondt, 1878), so nobody is left without an example.
+ */
+static void count_sharers(const split_work *work, const int64_t *n_examples, int64_t n_writers,
+                          int64_t *out_n)
+{
+    int64_t left = work->partition->n_clients;
+    for (int64_t writer = 0; writer < n_writers; writer++) {
+        out_n[writer] = n_examples[writer] > 0 ? 1 : 0;
+        left -= out_n[writer];
+    }
+    for (; left > 0; left--) {
+        int64_t most = 0;
+        for (int64_t writer = 1; writer < n_writers; writer++) {
+            const bool is_more =
+                n_examples[writer] * (out_n[most] + 1) > n_examples[most] * (out_n[writer] + 1);
+            most = is_more ? writer : most;
+        }
+        out_n[most]++;
+    }
+}
+
+/* More clients than writers: each has a part of one's examples, dealt in turns. `first` and `n`
+ * have room for a number of each writer. */
+static void share_writers(split_work *work, int64_t n_writers, int64_t *first, int64_t *n)
+{
+    const dunlin_partition *partition = work->partition;
+    memset(first, 0, (size_t)n_writers * sizeof *first);
+    for (int64_t i = 0; i < partition->n_examples; i++) {
+        first[dunlin_dataset_client_of(work->dataset, i)]++;
+    }
+    count_sharers(work, first, n_writers, n);
+    int64_t *next = partition->starts; /* free until the lists are made */
+    memset(next, 0, (size_t)(partition->n_clients + 1) * sizeof *next);
+    int64_t begin = 0;
+    for (int64_t writer = 0; writer < n_writers; writer++) {
+        first[writer] = begin;
+        begin += n[writer];
+    }
+    for (int64_t i = 0; i < partition->n_examples; i++) {
+        const int64_t writer = dunlin_dataset_client_of(work->dataset, i);
+        work->owners[i] = (int32_t)(first[writer] + next[writer] % n[writer]);
+        next[writer]++;
+    }
+}
+
 /* Whole writers are dealt to the clients in shuffled order; with one each, in their own. */
 static dunlin_status split_natural(split_work *work, dunlin_error *error)
 {
@@ -147,7 +194,9 @@ static dunlin_status split_natural(split_work *work, dunlin_error *error)
     int64_t *order = dunlin__alloc_array(&partition->alloc, (size_t)n_writers, sizeof *order);
     int64_t *client_of = dunlin__alloc_array(&partition->alloc, (size_t)n_writers, sizeof *order);
     bool has_memory = order != NULL && client_of != NULL;
-    if (has_memory) {
+    if (has_memory && n_writers < partition->n_clients) {
+        share_writers(work, n_writers, order, client_of);
+    } else if (has_memory) {
         dunlin_draw draw = dunlin__draw_begin(work->options.seed, PURPOSE_WRITERS, 0);
         shuffle(order, n_writers, &draw);
         for (int64_t i = 0; i < n_writers; i++) {
@@ -205,7 +254,7 @@ static dunlin_status check_natural(const dunlin_dataset *dataset, dunlin_partiti
     if (options->n_clients == 0) {
         options->n_clients = n_writers;
     }
-    if (options->n_clients > n_writers) {
+    if (options->n_clients > n_writers && !options->shares_writers) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
                             "%" PRId64 " clients by writer: %s has %" PRId64 " writers",
                             options->n_clients, dunlin_dataset_title(dataset), n_writers);
