@@ -10,7 +10,8 @@
 
 static const char *const number_keys[] = {"noise", "epsilon", "delta", "clip"};
 static const char *const whole_keys[] = {"separation", "most", "noise_cohort", "population"};
-static const char *const word_keys[] = {"sampling", "mechanism", "noise_by", "noise_kind"};
+static const char *const word_keys[] = {"sampling", "mechanism", "noise_by", "noise_kind",
+                                        "accountant"};
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -99,13 +100,14 @@ int fleet_check_dp(fleet_flags *flags)
     }
     json_t *dp = read_dp(flags->dp);
     if (dp == NULL) {
-        return program_misuse(&fleet_program,
-                              "--dp %s: not CLIP:NOISE,delta=D or epsilon=E,delta=D with clip=F, "
-                              "sampling=poisson|fixed|arrival, mechanism=gaussian|tree, "
-                              "noise_by=server|distributed, noise_kind=gaussian|skellam, "
-                              "separation=N, most=N, noise_cohort=N, "
-                              "population=N behind commas",
-                              flags->dp);
+        return program_misuse(
+            &fleet_program,
+            "--dp %s: not CLIP:NOISE,delta=D or epsilon=E,delta=D with clip=F, "
+            "sampling=poisson|fixed|arrival, mechanism=gaussian|tree, "
+            "noise_by=server|distributed, noise_kind=gaussian|skellam, accountant=rdp|pld, "
+            "separation=N, most=N, noise_cohort=N, "
+            "population=N behind commas",
+            flags->dp);
     }
     json_decref(dp);
     return EXIT_OK;

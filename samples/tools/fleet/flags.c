@@ -210,7 +210,8 @@ static const arg args[] = {
     {NULL, ARG_HEADING, 0, NULL, "what the models tell of a device", 0, 0, 0},
     {"--dp", ARG_TEXT, AT(dp), "CLIP:NOISE,delta=D|epsilon=E,delta=D",
      "noise on each round; with clip=F, sampling=poisson|fixed|arrival, mechanism=tree, "
-     "separation=N, most=N, and with --secagg noise_by=distributed, noise_kind=skellam (none)",
+     "separation=N, most=N, accountant=rdp|pld, and with --secagg noise_by=distributed, "
+     "noise_kind=skellam (none)",
      0, 0, 0},
     {"--insecure-noise-seed", ARG_U64, AT(noise_seed), "N",
      "noise that can be repeated: nothing is private then, and page and report say so", 0, 0,

@@ -16,6 +16,7 @@
 
 /* Of the deviation in steps, which is from 2^29 on and below 2^30. */
 #define DEVIATION_BITS 30
+_Static_assert(DEVIATION_BITS > 21, "no fewer than DUNLIN_DISCRETE_STEPS, 2^20");
 
 dunlin_status dunlin__noise_make(dunlin__noise *out_noise, double clip, double multiplier,
                                  uint64_t n_values, dunlin_error *error)

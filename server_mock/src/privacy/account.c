@@ -86,6 +86,33 @@ static double epsilon_of_parts(const dunlin__privacy_question *question, double 
     return dunlin__secagg_noise_epsilon(noise, gap, rounds_of_one(question), question->delta);
 }
 
+/* By the distribution of the losses, which without sampling is a Gaussian one. Discrete noise takes
+ * the place of a little less Gaussian noise, of which the least is not known. */
+static dunlin_status epsilon_by_losses(const dunlin__privacy_question *question, double noise,
+                                       bool wants_least, const dunlin_alloc *alloc,
+                                       dunlin__privacy_answer *answer, dunlin_error *error)
+{
+    const bool is_discrete = question->is_discrete;
+    const double worth =
+        is_discrete ? dunlin__gaussian_of_discrete(noise, DUNLIN_DISCRETE_STEPS) : noise;
+    dunlin__pld_bracket bracket = {0};
+    if (question->sampling != DUNLIN_SAMPLING_POISSON || question->rate >= 1) {
+        const double squared = question->sampling == DUNLIN_SAMPLING_POISSON
+                                   ? (double)question->n_rounds
+                                   : squared_sensitivity(question);
+        bracket.upper = dunlin__gaussian_epsilon(sqrt(squared) / worth, question->delta);
+        bracket.lower = bracket.upper * (1 - 1e-8);
+    } else {
+        const dunlin__pld_rounds rounds = {
+            .noise = worth, .rate = question->rate, .n_rounds = question->n_rounds};
+        DUNLIN_TRY(dunlin__pld_epsilon(&rounds, 1, question->delta, wants_least && !is_discrete,
+                                       alloc, &bracket, error));
+    }
+    answer->epsilon = bracket.upper + (is_discrete ? DUNLIN_DISCRETE_GAP : 0);
+    answer->least = is_discrete ? 0 : bracket.lower;
+    return DUNLIN_OK;
+}
+
 static dunlin_status epsilon_at(const dunlin__privacy_question *question, double noise,
                                 bool wants_least, const dunlin_alloc *alloc,
                                 dunlin__privacy_answer *answer, dunlin_error *error)
@@ -102,22 +129,7 @@ static dunlin_status epsilon_at(const dunlin__privacy_question *question, double
         answer->epsilon = epsilon_by_orders(question, noise, &answer->order);
         return DUNLIN_OK;
     }
-    if (question->sampling != DUNLIN_SAMPLING_POISSON || question->rate >= 1) {
-        const double squared = question->sampling == DUNLIN_SAMPLING_POISSON
-                                   ? (double)question->n_rounds
-                                   : squared_sensitivity(question);
-        answer->epsilon = dunlin__gaussian_epsilon(sqrt(squared) / noise, question->delta);
-        answer->least = answer->epsilon * (1 - 1e-8);
-        return DUNLIN_OK;
-    }
-    const dunlin__pld_rounds rounds = {
-        .noise = noise, .rate = question->rate, .n_rounds = question->n_rounds};
-    dunlin__pld_bracket bracket;
-    DUNLIN_TRY(
-        dunlin__pld_epsilon(&rounds, 1, question->delta, wants_least, alloc, &bracket, error));
-    answer->epsilon = bracket.upper;
-    answer->least = bracket.lower;
-    return DUNLIN_OK;
+    return epsilon_by_losses(question, noise, wants_least, alloc, answer, error);
 }
 
 /* Noise that is too little, and noise that is enough, with their epsilons. */

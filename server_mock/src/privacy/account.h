@@ -24,7 +24,7 @@ typedef enum dunlin__privacy_sampling {
 } dunlin__privacy_sampling;
 
 typedef enum dunlin__accountant {
-    DUNLIN_ACCOUNTANT_CHOSEN = 0, /* PLD, or RDP where there is no other */
+    DUNLIN_ACCOUNTANT_CHOSEN = 0, /* PLD, or RDP for discrete noise and fixed cohorts */
     DUNLIN_ACCOUNTANT_RDP = 1,
     DUNLIN_ACCOUNTANT_PLD = 2,
 } dunlin__accountant;

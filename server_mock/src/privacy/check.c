@@ -110,9 +110,9 @@ static dunlin_status check_parts(const dunlin__privacy_question *question, dunli
 /* What would need a proof that there is none of here. */
 static dunlin_status check_known(const dunlin__privacy_question *question, dunlin_error *error)
 {
-    if (question->accountant == DUNLIN_ACCOUNTANT_PLD && question->is_discrete) {
+    if (question->accountant == DUNLIN_ACCOUNTANT_PLD && question->n_parts > 0) {
         return dunlin__fail(error, DUNLIN_UNSUPPORTED, "privacy", 0,
-                            "accountant 'pld' has no bound for noise 'discrete': use 'rdp'");
+                            "accountant 'pld' has no bound for noise of 'parts': use 'rdp'");
     }
     if (question->accountant == DUNLIN_ACCOUNTANT_PLD &&
         question->sampling == DUNLIN_SAMPLING_FIXED) {

@@ -5,6 +5,7 @@
  */
 #include "gaussian.h"
 
+#include <float.h>
 #include <math.h>
 
 #define SQRT_HALF 0.70710678118654752440
@@ -28,6 +29,11 @@ double dunlin__gaussian_delta(double mu, double epsilon)
     const double x = epsilon / mu - mu / 2;
     const double y = epsilon / mu + mu / 2;
     return erfc(x * SQRT_HALF) / 2 - exp(-x * x / 2) / SQRT_2PI * mills(y);
+}
+
+double dunlin__gaussian_of_discrete(double noise, double steps)
+{
+    return noise * sqrt(1 - 16 / (steps * steps)) * (1 - 4 * DBL_EPSILON);
 }
 
 double dunlin__gaussian_epsilon(double mu, double delta)

@@ -60,6 +60,8 @@ void dunlin__privacy_terms(const dunlin__privacy_question *question,
     char limits[96] = "";
     char population[40] = "";
     char parts[96] = "";
+    /* Said where it is not the usual one: folders from before it could be chosen have none. */
+    const char *accountant = question->accountant == DUNLIN_ACCOUNTANT_PLD ? ",accountant=pld" : "";
     if (question->sampling == DUNLIN_SAMPLING_POISSON) {
         (void)snprintf(sampling, sizeof sampling, "poisson:%.17g", question->rate);
     } else if (question->sampling == DUNLIN_SAMPLING_FIXED) {
@@ -79,9 +81,9 @@ void dunlin__privacy_terms(const dunlin__privacy_question *question,
                        question->n_parts, question->part_scale, question->n_values);
     }
     (void)snprintf(out_text, DUNLIN_TERMS_BYTES,
-                   "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s%s", sampling,
+                   "sampling=%s,noise=%.17g,delta=%.17g,clip=%.17g%s%s,kind=%s%s%s", sampling,
                    question->noise, question->delta, question->clip, limits, population,
-                   dunlin__privacy_kind(question), parts);
+                   dunlin__privacy_kind(question), parts, accountant);
 }
 
 dunlin_status dunlin__privacy_spent(const dunlin__privacy_question *question, uint64_t n_rounds,

@@ -32,7 +32,8 @@ static const dunlin__task_field dp_fields[] = {
     ROW("population", population, DUNLIN_TASK_U64, 0, MOST_POPULATION, 0),
     {"noise_cohort", offsetof(dunlin__server_task, dp.noise_cohort), DUNLIN_TASK_U32, 0, 1e9, 0},
 };
-static const char *const dp_names[] = {"sampling", "mechanism", "noise_by", "noise_kind"};
+static const char *const dp_names[] = {"sampling", "mechanism", "noise_by", "noise_kind",
+                                       "accountant"};
 
 static dunlin_status refuse(const dunlin__task_place *at, const char *why)
 {
@@ -62,6 +63,19 @@ static dunlin_status read_noise_kinds(const dunlin__task_place *at, const json_t
     return noise_kind[0] == 0 || task->dp.is_skellam || strcmp(noise_kind, "gaussian") == 0
                ? DUNLIN_OK
                : refuse(at, "dp.noise_kind must be gaussian or skellam");
+}
+
+/* What reckons the cost; rdp where nothing is said. */
+static dunlin_status read_accountant(const dunlin__task_place *at, const json_t *dp,
+                                     dunlin__server_task *task)
+{
+    char accountant[16] = "";
+    DUNLIN_TRY(dunlin__task_read_text(at, dp, "accountant", false, accountant, sizeof accountant));
+    const bool is_pld = strcmp(accountant, "pld") == 0;
+    task->dp.question.accountant = is_pld ? DUNLIN_ACCOUNTANT_PLD : DUNLIN_ACCOUNTANT_CHOSEN;
+    return is_pld || accountant[0] == 0 || strcmp(accountant, "rdp") == 0
+               ? DUNLIN_OK
+               : refuse(at, "dp.accountant must be rdp or pld");
 }
 
 /* How devices come into rounds, and how the noise of rounds hangs together. */
@@ -206,6 +220,7 @@ dunlin_status dunlin__task_read_dp(const dunlin__task_place *at, const json_t *r
     DUNLIN_TRY(dunlin__task_read_object(at, root, &object, task));
     DUNLIN_TRY(read_noise_kinds(at, dp, task));
     DUNLIN_TRY(read_kinds(at, dp, task));
+    DUNLIN_TRY(read_accountant(at, dp, task));
     const char *conflict = dunlin__task_noise_conflict(task, root);
     conflict = conflict != NULL ? conflict : find_conflict(task, root);
     if (conflict != NULL) {

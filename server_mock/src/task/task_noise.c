@@ -37,6 +37,10 @@ const char *dunlin__task_noise_conflict(const dunlin__server_task *task, const j
         return "dp.noise_by distributed goes with dp.mechanism gaussian: nobody could take a "
                "node's noise away again";
     }
+    if (task->dp.question.accountant == DUNLIN_ACCOUNTANT_PLD) {
+        return "dp.noise_by distributed goes with dp.accountant rdp: pld has no bound for sums of "
+               "the devices' noise";
+    }
     if (task->dp.noise_cohort > 0) {
         return "dp.noise_by distributed does not go with dp.noise_cohort";
     }

@@ -83,12 +83,44 @@ Test(dp_task, an_epsilon_gives_the_noise)
     cr_expect(!task.dp.cost.is_amplified);
 }
 
+/* A run that is counted by losses needs less noise; one that says nothing is counted as ever. */
+Test(dp_task, the_accountant_can_be_chosen)
+{
+    static const char *const kinds[] = {"", ", \"accountant\": \"rdp\"",
+                                        ", \"accountant\": \"pld\""};
+    double noise[3] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        dunlin__server_task task;
+        dunlin_error error = {0};
+        char text[512];
+        char terms[DUNLIN_TERMS_BYTES];
+        (void)snprintf(text, sizeof text,
+                       DP("\"clip\": 1, \"epsilon\": 3, \"delta\": 1e-5, "
+                          "\"sampling\": \"poisson\"%s"),
+                       kinds[i]);
+        cr_assert_eq(read_task(text, &task, &error), DUNLIN_OK, "%s", error.text);
+        noise[i] = task.dp.question.noise;
+        cr_expect(task.dp.cost.epsilon <= 3 && task.dp.cost.epsilon > 2.99, "%g",
+                  task.dp.cost.epsilon);
+        cr_expect_eq(task.dp.cost.accountant,
+                     i == 2 ? DUNLIN_ACCOUNTANT_PLD : DUNLIN_ACCOUNTANT_RDP);
+        dunlin__privacy_terms(&task.dp.question, terms);
+        cr_expect_eq(strstr(terms, "accountant") != NULL, i == 2, "%s", terms);
+    }
+    cr_expect_float_eq(noise[0], noise[1], 0);
+    cr_expect_lt(noise[2], 0.96 * noise[0], "%g, %g", noise[2], noise[0]);
+}
+
 /* The text that is kept reads as the same question. */
 Test(dp_task, terms_can_be_read_again)
 {
     static const char *const tasks[] = {DP(GOOD ", \"sampling\": \"poisson\""),
                                         DP(GOOD ", \"sampling\": \"fixed\""),
                                         DP(GOOD ", \"separation\": 3, \"most\": 4"),
+                                        DP(GOOD ", \"sampling\": \"poisson\", "
+                                                "\"accountant\": \"pld\""),
+                                        DP(GOOD ", \"mechanism\": \"tree\", "
+                                                "\"accountant\": \"pld\""),
                                         DP(GOOD ", \"mechanism\": \"tree\", \"separation\": 4"),
                                         HEAD ", \"dp\": {" GOOD ", \"population\": 5000}}"};
     for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++) {
@@ -133,6 +165,10 @@ Test(dp_task, refuses_by_name)
         {DP(GOOD ", \"noise_by\": \"device\""), "local noise is not supported"},
         {DP(GOOD ", \"noise_by\": \"cohort\""), "distributed goes with secagg"},
         {DP(GOOD ", \"noise_by\": \"me\""), "dp.noise_by must be server"},
+        {DP(GOOD ", \"accountant\": \"best\""), "dp.accountant must be rdp or pld"},
+        {DP(GOOD ", \"accountant\": 3"), "accountant"},
+        {DP(GOOD ", \"accountant\": \"pld\", \"sampling\": \"fixed\""),
+         "accountant 'pld' has no bound for sampling 'fixed'"},
         {DP(GOOD ", \"mechanism\": \"tree\", \"sampling\": \"poisson\""), "sampling arrival"},
         {DP(GOOD ", \"sampling\": \"poisson\", \"separation\": 2"), "'most' and 'separation'"},
         {DP(GOOD ", \"separation\": 21"), "dp.separation 21 times cohort 10"},

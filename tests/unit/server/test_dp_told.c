@@ -131,7 +131,9 @@ Test(dp_told, a_run_keeps_its_terms)
         DP("4", "2", "4", "\"noise\": 1.1, \"sampling\": \"poisson\""),
         DP("4", "1", "4", "\"noise\": 1, \"sampling\": \"poisson\""),
         DP("4", "2", "4", "\"noise\": 1, \"sampling\": \"fixed\""),
-        DP("4", "2", "4", "\"noise\": 1"), ", \"rounds\": 4, \"cohort\": 2, \"clients\": 4"};
+        DP("4", "2", "4", "\"noise\": 1, \"sampling\": \"poisson\", \"accountant\": \"pld\""),
+        DP("4", "2", "4", "\"noise\": 1"),
+        ", \"rounds\": 4, \"cohort\": 2, \"clients\": 4"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         cr_expect_eq(open_again(&fixture, others[i], &error), DUNLIN_MISMATCH, "%s", others[i]);
         cr_expect_not_null(strstr(error.text, "have promised sampling=poisson:0.5"), "%s",
@@ -166,7 +168,7 @@ Test(dp_told, rounds_without_noise_are_not_made_private)
     test_server_end(&fixture);
 }
 
-Test(dp_told, the_log_alone_gives_the_cost)
+static void expect_cost_of_log(const char *keys, const char *accountant)
 {
     test_server fixture;
     test_device devices[4];
@@ -176,7 +178,7 @@ Test(dp_told, the_log_alone_gives_the_cost)
     const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
     dp_begin(&fixture);
     (void)snprintf(state, sizeof state, "%s/state", fixture.folder);
-    test_server_open(&fixture, DP("5", "1", "4", "\"noise\": 1.2, \"sampling\": \"poisson\""), 0);
+    test_server_open(&fixture, keys, 0);
     cr_expect_eq(dunlin__privacy_log(state, &alloc, &text, &error), DUNLIN_STATE);
     dp_join_all(&fixture, devices, 4);
     for (int i = 0; i < 3; i++) {
@@ -189,6 +191,7 @@ Test(dp_told, the_log_alone_gives_the_cost)
     free(text);
     cr_expect_float_eq(json_number_value(json_object_get(answer, "epsilon")), told, 1e-9 * told);
     cr_expect_eq(json_integer_value(json_object_get(answer, "rounds")), 3);
+    cr_expect_str_eq(json_string_value(json_object_get(answer, "accountant")), accountant);
     cr_expect(json_is_true(json_object_get(answer, "private")));
     json_decref(answer);
     dunlin__privacy_question asked = server->task.dp.question;
@@ -204,4 +207,12 @@ Test(dp_told, the_log_alone_gives_the_cost)
     cr_expect_not_null(strstr(error.text, "their terms give"), "%s", error.text);
     cr_expect_eq(dunlin__privacy_log("/no/such/folder", &alloc, &text, &error), DUNLIN_IO);
     dp_end(&fixture);
+}
+
+Test(dp_told, the_log_alone_gives_the_cost)
+{
+    expect_cost_of_log(DP("5", "1", "4", "\"noise\": 1.2, \"sampling\": \"poisson\""), "rdp");
+    expect_cost_of_log(
+        DP("5", "1", "4", "\"noise\": 1.2, \"sampling\": \"poisson\", \"accountant\": \"pld\""),
+        "pld");
 }

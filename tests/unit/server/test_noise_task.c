@@ -201,6 +201,7 @@ Test(noise_task, what_does_not_go_with_it)
         {DP(", \"noise\": 1" SKELLAM) SECAGG(", \"ring_bits\": 16, \"value_limit\": 3"),
          "use more secagg.ring_bits"},
         {DP(", \"epsilon\": 1e-9") SECAGG(""), "dp: epsilon 1e-09 is not reached"},
+        {DP(", \"noise\": 1, \"accountant\": \"pld\"") SECAGG(""), "goes with dp.accountant rdp"},
         {DP(", \"noise\": 1") SECAGG("") ", \"algorithm\": \"scaffold\"", "scaffold"},
         {", \"dp\": {\"clip\": 1, \"noise\": 1, \"delta\": 1e-5}" SECAGG(""),
          "secagg does not go with dp with noise_by server"},

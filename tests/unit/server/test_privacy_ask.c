@@ -105,6 +105,33 @@ Test(privacy_ask, discrete_noise_costs_by_whole_orders)
     cr_assert(!(discrete.order > floor(discrete.order)), "%g", discrete.order);
 }
 
+/* Where it is asked for, by the losses of a little less Gaussian noise. */
+Test(privacy_ask, discrete_noise_costs_by_losses_what_gaussian_noise_does)
+{
+    static const char *const asked[] = {
+        "sampling=poisson:0.2,rounds=15,delta=1e-5,noise=1.3",
+        "rounds=20,separation=7,delta=1e-5,noise=3",
+        "sampling=tree,rounds=64,separation=16,delta=1e-6,noise=4",
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "%s,accountant=pld", asked[i]);
+        const dunlin__privacy_answer gaussian = ask(text);
+        (void)snprintf(text, sizeof text, "%s,accountant=pld,kind=discrete", asked[i]);
+        const dunlin__privacy_answer discrete = ask(text);
+        (void)snprintf(text, sizeof text, "%s,kind=discrete", asked[i]);
+        const dunlin__privacy_answer orders = ask(text);
+        cr_expect_eq(discrete.accountant, DUNLIN_ACCOUNTANT_PLD, "%s", text);
+        cr_expect_eq(orders.accountant, DUNLIN_ACCOUNTANT_RDP, "%s", text);
+        expect(discrete.epsilon, gaussian.epsilon, 1e-3, text);
+        cr_expect(discrete.epsilon >= gaussian.least, "%s: %.12g, %.12g", text, discrete.epsilon,
+                  gaussian.least);
+        cr_expect(discrete.epsilon < 0.97 * orders.epsilon, "%s: %g, %g", text, discrete.epsilon,
+                  orders.epsilon);
+        cr_expect_float_eq(discrete.least, 0, 0, "%s: not known", text);
+    }
+}
+
 /* Skellam noise by its own bound, which for fine steps is all but that of one draw of the other. */
 Test(privacy_ask, skellam_noise_costs_by_its_own_bound)
 {
@@ -128,10 +155,12 @@ Test(privacy_ask, skellam_noise_costs_by_its_own_bound)
 Test(privacy_ask, wanted_epsilons_are_met_with_the_least_noise)
 {
     static const char *const asked[] = {
-        "sampling=poisson:0.01,rounds=1000,delta=1e-5", "rounds=10,delta=1e-6",
+        "sampling=poisson:0.01,rounds=1000,delta=1e-5",
+        "rounds=10,delta=1e-6",
         "sampling=tree,rounds=512,separation=64,delta=1e-6",
         "sampling=fixed:50/5000,rounds=100,delta=1e-5",
-        "sampling=poisson:0.02,rounds=300,delta=1e-5,kind=discrete"};
+        "sampling=poisson:0.02,rounds=300,delta=1e-5,kind=discrete",
+        "rounds=40,separation=8,delta=1e-5,kind=discrete,accountant=pld"};
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         for (double wanted = 0.5; wanted < 9; wanted *= 4) {
             char text[256];
@@ -192,8 +221,8 @@ Test(privacy_ask, what_has_no_proof_here_is_refused_by_name)
 {
     refuse("sampling=fixed:1/9,noise=1,rounds=1,delta=1e-5,accountant=pld", DUNLIN_UNSUPPORTED,
            "sampling 'fixed'");
-    refuse("noise=1,rounds=1,delta=1e-5,accountant=pld,kind=discrete", DUNLIN_UNSUPPORTED,
-           "noise 'discrete'");
+    refuse("noise=1,rounds=1,delta=1e-5,accountant=pld,kind=discrete,parts=5,part_scale=9,values=9",
+           DUNLIN_UNSUPPORTED, "accountant 'pld' has no bound for noise of 'parts'");
     refuse("sampling=poisson:0.1,noise=1,rounds=9,most=2,delta=1e-5", DUNLIN_UNSUPPORTED, "'most'");
     refuse("noise=1,rounds=1,delta=1e-5,kind=skellam", DUNLIN_UNSUPPORTED,
            "kind 'skellam' goes with 'parts'");
