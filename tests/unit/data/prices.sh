@@ -20,6 +20,13 @@ if [ "$none" != 0 ] || [ "$some" -lt 1 ] || [ "$more" -le "$some" ]; then compla
 }
 [ "$(value max.json max_batch)" = "$some" ] || complain "--max-batch is not --what-fits"
 value max.json time_ratio | grep -q '^[0-9]' || complain "there is no time_ratio"
+# What narrow tensors take as floats follows the batch: what is said to fit has a plan.
+narrow="--model mobilenet_v2 --image 32 --storage int8 --budget 60MiB"
+# shellcheck disable=SC2086
+{
+    run 0 $narrow --max-ratio any --max-batch --json narrow.json
+    run 0 $narrow --plan-only --batch "$(value narrow.json max_batch)"
+}
 run 0 --model lenet5 --what-fits
 [ "$(grep -c '  any .*  any ' out)" = 8 ] || complain "slices do not make any batch of lenet5 fit"
 run 2 --model lenet5 --budget 1MiB,2MiB

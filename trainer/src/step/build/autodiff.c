@@ -390,6 +390,8 @@ static dunlin_status build_cut(const dunlin_net *net, const dunlin_net *whole,
     DUNLIN_TRY(check_build(net, options, graph, error));
     graph->batch = options->batch;
     graph->storage = options->storage;
+    /* The pieces in which narrow tensors become floats are a part of the batch (narrow.c). */
+    graph->follows_batch = options->storage != DUNLIN_STORAGE_EXACT;
     const dunlin_alloc *alloc = &graph->alloc;
     dunlin_emit *emit = dunlin__alloc_zeroed(alloc, 1, sizeof *emit);
     if (emit == NULL) {
