@@ -294,6 +294,29 @@ Test(integer_state, refuses_by_name)
     dunlin_model_destroy(normed);
 }
 
+/* Each cause with its first node and how many there are. */
+Test(integer_state, tells_every_cause_of_a_network_that_it_has_not)
+{
+    dunlin_builder *builder = NULL;
+    const dunlin_shape shape = {.n_dims = 3, .dims = {2, 8, 8}};
+    const dunlin_conv_options padded = {.struct_size = sizeof padded, .padding = 1};
+    const dunlin_trainer_options options = integer_options(4);
+    cr_assert_eq(dunlin_builder_create(NULL, &builder), DUNLIN_OK);
+    dunlin_value end = dunlin_builder_input(builder, "x", &shape);
+    for (int i = 0; i < 2; i++) {
+        end = dunlin_builder_conv(builder, i == 0 ? "one" : "two", end, 4, 3, &padded);
+        end = dunlin_builder_silu(builder, end);
+    }
+    end = dunlin_builder_batch_norm(builder, "bn", end);
+    end = dunlin_builder_dense(builder, "fc", dunlin_builder_flatten(builder, end), 3);
+    dunlin_model *model = integer_finish(builder, end);
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "(2 of them): there is no such operator");
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "(1 of them): there is no such operator");
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "unary 'silu");
+    expect_refusal(model, &options, DUNLIN_UNSUPPORTED, "; batch_norm 'bn'");
+    dunlin_model_destroy(model);
+}
+
 Test(integer_state, refuses_bits_that_are_none)
 {
     static const char *const texts[] = {"", "-0", "8", "5,", ",5", "5;4", "5,x", "-1", "5 ,4"};
@@ -345,6 +368,54 @@ static float one(void *ctx, int64_t index)
     (void)ctx;
     (void)index;
     return 1.0F;
+}
+
+/* A source of one number alone, in all its elements. */
+typedef struct endless {
+    float value;
+    int64_t n_elements;
+} endless;
+
+static dunlin_status read_endless(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                  int32_t *out_y)
+{
+    const endless *of = ctx;
+    (void)indices;
+    for (int64_t i = 0; i < n * of->n_elements; i++) {
+        ((float *)out_x)[i] = i == 0 ? of->value : 0.25F;
+    }
+    memset(out_y, 0, (size_t)n * sizeof *out_y);
+    return DUNLIN_OK;
+}
+
+/* In the first batch, which calibrates, and after one. */
+Test(integer_state, nothing_changes_when_an_input_is_not_finite)
+{
+    static const float values[] = {INFINITY, -INFINITY, NAN};
+    static const int64_t indices[] = {0, 1, 2, 3};
+    dunlin_model *model = test_small_model(false);
+    const dunlin_trainer_options options = integer_options(4);
+    dunlin_trainer *trainer = test_create(model, &options);
+    dunlin_trainer *fresh = test_create(model, &options);
+    test_source good;
+    test_source_init(&good, model, 4, DUNLIN_F32);
+    endless of = {.n_elements = good.n_elements};
+    dunlin_source bad = good.source;
+    bad.read_fn = read_endless;
+    bad.ctx = &of;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+            of.value = values[i];
+            cr_expect_eq(dunlin_trainer_step(trainer, &bad, indices, 4, NULL), DUNLIN_NUMERIC);
+            test_expect_same_weights(trainer, fresh, true);
+        }
+        cr_assert_eq(dunlin_trainer_step(trainer, &good.source, indices, 4, NULL), DUNLIN_OK);
+        cr_assert_eq(dunlin_trainer_step(fresh, &good.source, indices, 4, NULL), DUNLIN_OK);
+        test_expect_same_weights(trainer, fresh, true);
+    }
+    dunlin_trainer_destroy(trainer);
+    dunlin_trainer_destroy(fresh);
+    dunlin_model_destroy(model);
 }
 
 Test(integer_state, nothing_changes_when_a_source_is_refused)
