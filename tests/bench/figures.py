@@ -13,7 +13,7 @@ In figures.json `take` names a member of the command's JSON: a path with dots, `
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
 results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
 results/integers.csv, by integers.py,
-results/secure.csv, by secure.py, and results/secagg_thousand.csv, by secagg_thousand.py, are tables of their own; the parameters of the ready-made networks are those of
+results/secure.csv, by secure.py, results/torch_curve.csv, by torch_curve.py, and results/secagg_thousand.csv, by secagg_thousand.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
 
@@ -24,6 +24,7 @@ import os
 import pathlib
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ OWN_IMAGES = HERE / "results" / "own_images.csv"
 ABLATIONS = HERE / "results" / "ablations.csv"
 COMPRESS = HERE / "results" / "compress.csv"
 INTEGERS = HERE / "results" / "integers.csv"
+CURVE = HERE / "results" / "torch_curve.csv"
 SECURE = HERE / "results" / "secure.csv"
 THOUSAND = HERE / "results" / "secagg_thousand.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
@@ -408,7 +410,22 @@ def thousand_table():
     return lines
 
 
+def curve_table():
+    """Test accuracy of the same recipe in both programs after some of its epochs: means and deviations over the seeds."""
+    with CURVE.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    epochs = sorted({int(row["epoch"]) for row in table})
+    told = [epoch for epoch in epochs if epoch % 5 == 0 or epoch == epochs[-1]]
+    lines = ["| program | seeds | %s |" % " | ".join("epoch %d" % epoch for epoch in told), "|" + "---|" * (2 + len(told))]
+    for program in dict.fromkeys(row["program"] for row in table):
+        own = [[100 * float(row["accuracy"]) for row in table if (row["program"], row["epoch"]) == (program, str(epoch))] for epoch in told]
+        cells = ["%.1f %% ± %.1f" % (statistics.mean(one), statistics.stdev(one)) for one in own]
+        lines.append("| %s | %d | %s |" % (program, len(own[0]), " | ".join(cells)))
+    return lines
+
+
 PARTS = {
+    "curve": curve_table,
     "secagg": lambda: figure_table(False, ["secagg", "secagg_noise"]),
     "secagg thousand": thousand_table,
     "secure": secure_table,

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """The recipe of `dunlin-study convergence` in PyTorch: does it come to the same accuracy within its spread over seeds?
 
-    torch_curve.py DUNLIN_TRAIN FOLDER [--batch N] [--lr F] [--seeds 2,3,4] [--csv FILE]
+    torch_curve.py DUNLIN_TRAIN FOLDER [--batch N] [--lr F] [--seeds 2,3,4] [--csv FILE] [--study FILE]
 
 FOLDER has train/ and test/ of CIFAR-10 as pictures, a folder a class (cifar10-jpeg). The network is torchvision's MobileNetV2 with the
 first weights of ours for the same seed, which DUNLIN_TRAIN writes; SGD with momentum 0.9 and decay of all parameters, the rate warmed
 up over a twentieth of the steps and then a cosine to 0, an epoch's last batch left out, windows of 32 x 32 of the picture with 4 zeros
 around, half of them mirrored. Of the first N pictures, one of each class after the other, every tenth is left out, as many as the study
-holds out. A line of CSV an epoch. 77 without PyTorch and torchvision.
+holds out. A line of CSV an epoch; --study adds those of the study's convergence.csv. 77 without PyTorch and torchvision. The study beside it:
+
+    dunlin-study convergence --models mobilenet_v2 --dataset cifar10_jpeg --data DIR --max-examples 10000 --epochs 20 --policies auto --batches 32
+        --budgets none:8 --lr 0.01 --weight-decay 5e-4 --augment crop=4,flip --validation 10% --seed 2 --seeds 3 --out FOLDER
 """
 import argparse
 import csv
@@ -18,7 +21,7 @@ import sys
 import tempfile
 
 MEAN, DEVIATION = [0.491112, 0.480801, 0.444388], [0.246269, 0.244429, 0.262191]
-COLUMNS = ["model", "batch", "lr", "seed", "epoch", "loss", "accuracy"]
+COLUMNS = ["program", "model", "batch", "lr", "seed", "epoch", "loss", "accuracy"]
 
 
 def pictures(folder, most):
@@ -117,6 +120,7 @@ def main():
     parser.add_argument("--max-examples", type=int, default=10000)
     parser.add_argument("--seeds", default="2,3,4")
     parser.add_argument("--csv")
+    parser.add_argument("--study")
     options = parser.parse_args()
     try:
         import torch
@@ -131,11 +135,15 @@ def main():
     out = open(options.csv, "a", newline="") if options.csv else sys.stdout
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
+    if options.study:
+        for row in csv.DictReader(open(options.study, newline="")):
+            values = [row[name] for name in ("model", "batch", "lr", "seed", "epoch")]
+            writer.writerow(["dunlin", *values, "%.5f" % float(row["test_loss"]), "%.4f" % float(row["test_accuracy"])])
     for seed in map(int, options.seeds.split(",")):
         model = torchvision.models.mobilenet_v2(weights=None, num_classes=10)  # dropout 0.2, as ours
         first_weights(options.program, model, seed)
         for epoch, loss, accuracy in train(model, (images[kept], labels[kept]), test, options, seed):
-            writer.writerow(["mobilenet_v2", options.batch, options.lr, seed, epoch, "%.5f" % loss, "%.4f" % accuracy])
+            writer.writerow(["pytorch", "mobilenet_v2", options.batch, options.lr, seed, epoch, "%.5f" % loss, "%.4f" % accuracy])
             out.flush()
     return 0
 
