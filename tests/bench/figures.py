@@ -47,6 +47,7 @@ ABLATIONS = HERE / "results" / "ablations.csv"
 COMPRESS = HERE / "results" / "compress.csv"
 INTEGERS = HERE / "results" / "integers.csv"
 CURVE = HERE / "results" / "torch_curve.csv"
+DIRECTIONS = HERE / "results" / "heterogeneity_directions.csv"
 SECURE = HERE / "results" / "secure.csv"
 THOUSAND = HERE / "results" / "secagg_thousand.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
@@ -424,7 +425,21 @@ def curve_table():
     return lines
 
 
+def directions_table():
+    """What unequal devices cost in `dunlin-study heterogeneity`, beside the WWW'21 study."""
+    with DIRECTIONS.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = ["| what | WWW'21 | here | from the lowest to the highest seed | ways of training at the figure, or above 0 with every seed | |", "|" + "---|" * 6]
+    for row in table:
+        values = ["%.2f" % float(row[name]) for name in ("ours", "ours_low", "ours_high")]
+        paper = "%s %s" % (row["paper"], row["unit"]) if row["paper"] else ""
+        lines.append("| %s | %s | %s %s | %s to %s | %s of %s | %s |" % (
+            row["figure"], paper, values[0], row["unit"], *values[1:], row["cases_good"], row["cases"], row["holds"]))
+    return lines
+
+
 PARTS = {
+    "directions": directions_table,
     "curve": curve_table,
     "secagg": lambda: figure_table(False, ["secagg", "secagg_noise"]),
     "secagg thousand": thousand_table,
