@@ -6,6 +6,7 @@
 #include "model/noise.h"
 #include "random.h"
 #include "rounds/close.h"
+#include "rounds/lineage.h"
 #include "rounds/private.h"
 #include "server/must.h"
 #include "state/db.h"
@@ -72,6 +73,43 @@ Test(dp_rounds, a_round_without_anybody_releases_noise)
     cr_expect_eq(n_moved, DP_VALUES);
     cr_expect(!fixture.server.closed[0].is_failed, "%s", fixture.server.closed[0].why);
     dp_end(&fixture);
+}
+
+/* Two rounds of a run of three, of which `n_come` of four devices take part in the first, which may
+ * be taken back after it: what they have cost. */
+static double cost_of_two(int n_come, bool is_taken_back)
+{
+    test_server fixture;
+    test_device devices[4];
+    float update[DP_VALUES];
+    dunlin_error error = {0};
+    dp_begin(&fixture);
+    test_server_open(&fixture, DP("3", "4", "4", "\"noise\": 1"), 0);
+    dp_join_all(&fixture, devices, 4);
+    dp_fill(update, 0.3F);
+    cr_assert_eq(dp_contribute_all(devices, n_come, update, 10), n_come);
+    dp_close_round(&fixture);
+    const double first = fixture.server.closed[0].epsilon;
+    if (is_taken_back) {
+        MUST(dunlin__lineage_take_back(&fixture.server, 1, "its loss grew", &error));
+        dunlin__server_tick(&fixture.server); /* the round that was opened from it */
+    } else {
+        dp_close_round(&fixture);
+    }
+    cr_assert_eq(fixture.server.n_closed, 2);
+    cr_expect_eq(fixture.server.closed[0].is_taken_back, is_taken_back);
+    const double second = fixture.server.closed[1].epsilon;
+    cr_expect(first > 0 && second > first, "%g, then %g", first, second);
+    dp_end(&fixture);
+    return second;
+}
+
+/* Who is late or drops out counts as present, and a model that is taken back was released. */
+Test(dp_rounds, who_stays_away_and_what_is_taken_back_has_spent_as_much)
+{
+    const double spent = cost_of_two(4, false);
+    cr_expect_eq(cost_of_two(1, false), spent);
+    cr_expect_eq(cost_of_two(4, true), spent);
 }
 
 /* ---- a close that is repeated ---- */
