@@ -102,7 +102,7 @@ end_after() { # SIGNAL FOLDER
         --cohort 6 --batch 16 --seed 7 --state "$2" "${judge[@]}" "${many[@]}" >ended.out 2>error &
     local running=$! code=0
     for _ in $(seq 1200); do
-        grep -q "^round   [12]/" ended.out && break
+        grep -q "^round   2/" ended.out && break # then what the first left is kept
         sleep 0.05
     done
     kill "-$1" $running
