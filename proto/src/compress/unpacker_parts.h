@@ -9,7 +9,7 @@
 #include "quantise.h"
 #include "stages.h"
 
-/* The numbers of one block: at most 8,192 of 2 bytes, or of 1 byte and then, behind them, the codes
+/* The numbers of one block: at most 8,192 of 2 bytes, or of 1 byte and after them the codes
  * that they are of. */
 #define DUNLIN_UNPACKER_BODY_BYTES (2u * DUNLIN_PACK_BLOCK_MAX)
 #define DUNLIN_UNPACKER_CODES DUNLIN_PACK_BLOCK_MAX
