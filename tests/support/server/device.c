@@ -24,6 +24,12 @@ static int64_t fixed_time(void *ctx)
     return ((test_server *)ctx)->now_ms;
 }
 
+void test_server_keep_time(test_server *fixture)
+{
+    fixture->server.now_ms_fn = fixed_time;
+    fixture->server.now_ctx = fixture;
+}
+
 void test_server_folder(test_server *fixture)
 {
     memset(fixture, 0, sizeof *fixture);
@@ -78,8 +84,7 @@ void test_server_open(test_server *fixture, const char *keys, uint32_t n_more)
     dunlin__server_task task;
     dunlin_log log = fixture->log;
     memset(&fixture->server, 0, sizeof fixture->server);
-    fixture->server.now_ms_fn = fixed_time;
-    fixture->server.now_ctx = fixture;
+    test_server_keep_time(fixture);
     MUST(dunlin__server_task_read(path, &alloc, &task, &error));
     MUST(dunlin__server_open(&fixture->server, &options, &task, &log, &error));
 }

@@ -34,6 +34,8 @@ void test_server_folder(test_server *fixture);
 /* Opens a server on the folder with a task of two tensors, w (2, 3) and b (4): 10 values, or more
  * when `n_more` values are asked for. `keys` is more JSON for the task file, "" or ", \"k\": v". */
 void test_server_open(test_server *fixture, const char *keys, uint32_t n_more);
+/* For a server that is opened otherwise: before that, so that it goes by the fixture's time. */
+void test_server_keep_time(test_server *fixture);
 void test_server_close(test_server *fixture);
 void test_server_end(test_server *fixture);
 /* Writes a text file in the folder and gives its path. */

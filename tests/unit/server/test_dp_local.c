@@ -17,11 +17,6 @@
 #define STATISTICS 3
 #define VALUES (DP_VALUES + STATISTICS)
 
-static int64_t hour_of_test(void *ctx)
-{
-    return ((test_server *)ctx)->now_ms;
-}
-
 static dunlin_status open_with_rule(test_server *fixture, const char *rule, dunlin_error *error)
 {
     static char state[256];
@@ -40,8 +35,7 @@ static dunlin_status open_with_rule(test_server *fixture, const char *rule, dunl
     dunlin_server_options options = {
         .host = "127.0.0.1", .state_folder = state, .n_threads = 1, .has_claimed_places = true};
     memset(&fixture->server, 0, sizeof fixture->server);
-    fixture->server.now_ms_fn = hour_of_test;
-    fixture->server.now_ctx = fixture;
+    test_server_keep_time(fixture);
     return dunlin__server_open(&fixture->server, &options, &task, &log, error);
 }
 
