@@ -20,7 +20,8 @@ DATA = {
     "mnist_writers": "--clients 60 --cohort 20 --rounds 30 --dataset mnist_writers --partition writers --lr 0.05",
     "cifar10_jpeg": "--clients 20 --cohort 10 --rounds 30 --dataset cifar10_jpeg --partition dirichlet:1 --lr 0.02 --momentum 0.9 --batch 32",
 }
-SIDES = ("", "up:int4+rotate+entropy", "up:int2+rotate+entropy", "up:randk:0.5+int2+entropy", "down:int8", "up:randk:0.5+int2+entropy,down:int8")
+SIDES = ("", "up:int4+rotate+entropy", "up:int5+rotate+entropy", "up:int2+rotate+entropy", "up:randk:0.5+int2+entropy", "down:int8", "down:int8+rotate",
+         "up:randk:0.5+int2+entropy,down:int8")
 SEEDS = (1, 2, 3)
 LAST = 5
 COLUMNS = ["dataset", "compress", "seed", "accuracy", "accuracy_5", "bytes_down", "bytes_up", "wall_s", "processor_s"]
