@@ -101,6 +101,10 @@ typedef struct dunlin_server_options {
      * under this number is taken up; 0: nothing is. */
     bool keeps_moments;
     uint64_t moment;
+    /* --simulated, of a server that is stepped: a JSON object of at most 1 MiB in which a
+     * simulation tells its devices by class and hour (samples/SIMULATE.md). Read for each status,
+     * in which it stands as `simulated`; null while it is not there. */
+    const char *simulated_file;
 } dunlin_server_options;
 #ifdef __cplusplus
 extern "C++" inline dunlin_server_options dunlin_server_options_init()

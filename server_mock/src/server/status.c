@@ -14,6 +14,7 @@
 #include "state/db_metrics.h"
 #include "status_privacy.h"
 #include "status_secagg.h"
+#include "status_simulated.h"
 #include "status_watch.h"
 #include "task/task.h"
 
@@ -254,15 +255,18 @@ static json_t *status_object(dunlin__server *server)
 
 char *dunlin__server_status_text(dunlin__server *server)
 {
+    json_t *simulated = dunlin__status_simulated(server);
     (void)pthread_mutex_lock(&server->lock);
     json_t *status = status_object(server);
     if (status != NULL) {
         dunlin__status_add_watch(status, server);
     }
+    (void)json_object_set_new(status, "simulated", simulated);
     if (status != NULL && dunlin__private_hides_devices(server)) {
         dunlin__status_hide(json_object_get(status, "open"), dunlin__status_hidden_of_open);
         (void)json_object_set_new(status, "phases", json_null());
         (void)json_object_set_new(status, "telemetry", json_null());
+        (void)json_object_set_new(status, "simulated", json_null());
     }
     (void)pthread_mutex_unlock(&server->lock);
     char *text =

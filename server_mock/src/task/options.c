@@ -94,6 +94,11 @@ static dunlin_status check_values(const dunlin_server_options *options, dunlin_e
                             "--moment %" PRIu64 ": moments are of simulated time, --stepped",
                             options->moment);
     }
+    if (options->simulated_file != NULL && !options->is_stepped) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,
+                            "--simulated %.80s: it is of simulated time, --stepped",
+                            options->simulated_file);
+    }
     if (options->n_names > DUNLIN_SERVER_MOST_NAMES ||
         options->n_proxies > DUNLIN_SERVER_MOST_PROXIES) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "options", 0,

@@ -340,7 +340,9 @@ Test(options, what_does_not_go_together_is_refused)
                  {{"--allow-replace"}, 1, "--tokens"},
                  {{"--allow-replace", "--tokens", "f"}, 3, NULL},
                  {{"--moment", "3"}, 2, "--stepped"},
-                 {{"--moment", "0", "--stepped", "5"}, 4, NULL}};
+                 {{"--moment", "0", "--stepped", "5"}, 4, NULL},
+                 {{"--simulated", "f"}, 2, "--simulated f: it is of simulated time, --stepped"},
+                 {{"--simulated", "f", "--stepped", "5"}, 4, NULL}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         const char *argv[16] = {
             "dunlin-server", "--listen", "127.0.0.1:0", "--port-file", "p", "--state", "s",
