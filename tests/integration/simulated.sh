@@ -112,6 +112,8 @@ assert sim["needs_planner"] == 1, sim["needs_planner"] # the device of 1,000 byt
 assert {x["budget_bytes"] for x in sim["budgets"]} == {4 << 20, 64 << 20}, sim["budgets"]
 assert all(sum(x["accepted_by_hour"]) == x["accepted"] for x in sim["classes"]), sim["classes"]
 assert sum(x["accepted"] for x in sim["by_hour"]) == sum(x["accepted"] for x in sim["classes"])
+# At 0, 375, 417 and 500 s of a period of 1,000: four devices until 400 s alone, eight that lose the charger every 20 s.
+assert [sim["by_hour"][h]["ready"] for h in (0, 9, 10, 12)] == [30, 30, 26, 18], sim["by_hour"]
 hours = [r["sim_hours"] for r in a["rounds"]]
 assert hours == sorted(hours) and abs(hours[-1] - sim["hours"]) < 0.2, (hours, sim["hours"])
 assert any(r["wall_s"] >= 60 for r in a["rounds"]), "no round ended by its deadline"

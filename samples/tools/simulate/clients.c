@@ -103,7 +103,7 @@ static void count_device(simulation *sim, const sim_device *device)
     sim->n_needs_planner += sim_most_memory(device) < sim->costs.none_bytes ? 1 : 0;
     for (int64_t hour = 0; hour < 24; hour++) {
         sim->ready_at[hour] +=
-            sim_is_ready(&sim->devices, device, hour * 3600 * SIM_US_PER_S) ? 1 : 0;
+            sim_is_ready(&sim->devices, device, hour * sim->devices.period_us / 24) ? 1 : 0;
     }
 }
 

@@ -130,7 +130,7 @@ typedef struct sim_class_sums {
     int64_t n_devices, n_assigned, n_accepted;
     int64_t n_partial; /* of the accepted: with part of the work */
     int64_t dropped[SIM_CAUSES];
-    int64_t accepted_at[24]; /* by hour of the day */
+    int64_t accepted_at[24]; /* by 24ths of the period */
     uint64_t bytes_down, bytes_up;
     int64_t n_examples, n_right; /* of the last model, on the devices' examples */
     double compute_j, radio_j;
@@ -172,7 +172,7 @@ typedef struct simulation {
     double *joules;      /* of those that had work */
     int64_t n_rounds;
     int64_t of_row[SIM_ROWS]; /* trainings planned for it */
-    int64_t ready_at[24];     /* devices that may train at the full hour of the first day */
+    int64_t ready_at[24];     /* devices that may train when a 24th of the first period begins */
     sim_class_sums sums[SIM_CLASSES];
     sim_left_out left_out;
     int64_t n_needs_planner; /* devices that could not without: none_bytes is more than they have */
