@@ -295,6 +295,7 @@ grep -q '"accuracy_worst_tenth"' report.html && grep -q 'on the worst tenth of t
 fleet() { "$bin/dunlin-fleet" "$@"; }
 some=(--devices devices --costs costs.json "${data[@]}")
 expect 2 "needs --serve" fleet --server https://127.0.0.1:1 --ca x "${some[@]}"
+mkdir -p old/server
 expect 2 "needs --costs" fleet --serve --devices devices
 expect 2 "--budget" fleet --serve "${some[@]}" --budget 4MiB
 expect 2 "--batch max" fleet --serve "${some[@]}" --batch max --budget 1MiB
@@ -317,12 +318,21 @@ sed 's/"down": 1000000.0/"down": -1/' devices >negative
 expect 1 'negative: line 2: "down" is -1' fleet --serve "${some[@]}" --devices negative
 sed 's/"step_us": [0-9]*/"step_us": 0/' costs.json >zero
 expect 1 '"step_us" is missing or outside' fleet --serve "${some[@]}" --costs zero
+# A file of too many devices: in the memory of a line, and nothing is written. (Sanitizers take address space of their own.)
+if [ -z "${DUNLIN_SHORT:-}" ]; then
+    { head -1 devices; yes '{"class": "fast", "memory": 1, "down": 1, "up": 1, "trace": [[0, "o"]]}' | head -1000001 || true; } >many
+    expect 1 "many: line 1000002: there are more than 1000000 devices" bash -c 'ulimit -v 400000; exec "$@"' _ \
+        "$bin/dunlin-fleet" --serve "${some[@]}" --devices many --json none.json
+    [ ! -e none.json ] || { echo "simulated.sh: a refused run has left a result"; exit 1; }
+    rm many
+fi
 sed -n '1p;32p' devices >never
 expect 1 "no device can take part any more: 0 lack memory, 0 storage, 1 are never" fleet --serve "${some[@]}" --devices never
+expect 1 "--json nowhere/x: the folder nowhere/: No such file" fleet --serve "${some[@]}" --json nowhere/x
+expect 1 "--report old: it is a folder" fleet --serve "${some[@]}" --report old
 expect 1 "no regular file" fleet --serve "${some[@]}" --devices <(cat devices)
 expect 1 "not over after --sim-hours 0.02" fleet --serve "${some[@]}" --rounds 8 --cohort 5 --deadline 60 --sim-hours 0.02
 [ "$has_memory" != ON ] || expect 1 "--windows 5: expected ACCEPT:REJECT" fleet --serve "${some[@]}" --transport memory --windows 5
-mkdir -p old/server
 expect 1 "old: a run lies there that cannot be gone on with" fleet --serve "${some[@]}" --state old
 
 # A server that dies ends the run, with one line: the last of its log, or that it keeps no time.

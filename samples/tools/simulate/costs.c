@@ -162,6 +162,7 @@ bool sim_costs_read(const char *path, sim_costs *out_costs, char out_error[SIM_E
     json_decref(object);
     if (!is_ok) {
         (void)snprintf(out_error, SIM_ERROR_BYTES, "--costs %.160s: %.300s", path, what);
+        sim_error_clean(out_error);
     }
     return is_ok;
 }
@@ -179,6 +180,7 @@ bool sim_costs_fit(const sim_costs *costs, const char *path, const fleet_flags *
         "has %.60s with %lld and batch %lld",
         path, costs->model, (long long)costs->n_params, (long long)costs->batch, flags->model,
         (long long)world->n_params, (long long)world->batch);
+    sim_error_clean(out_error);
     return false;
 }
 

@@ -79,6 +79,10 @@ bool sim_devices_read(const char *path, int64_t most, sim_devices *out_devices,
                       char out_error[SIM_ERROR_BYTES]);
 void sim_devices_free(sim_devices *devices);
 
+/* What a file says may stand in an error, which is one line: a question mark for each control
+ * character. */
+void sim_error_clean(char *text);
+
 /* One line of a file, of `n` characters, for sim_devices_read(); `what` says what is wrong. */
 bool sim_header_parse(const char *text, size_t n, sim_devices *out_devices,
                       char out_what[SIM_ERROR_BYTES]);

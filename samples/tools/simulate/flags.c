@@ -3,10 +3,12 @@
  */
 #include "keep.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int sim_check_make(const fleet_flags *flags)
 {
@@ -54,6 +56,30 @@ static bool has_run(const char *folder)
            stat(path, &about) == 0;
 }
 
+/* Whether a file that is written at the end of a run can have its place: a run of hours is not to
+ * end in a misspelt folder. EXIT_OK, or the line has been printed. */
+static int check_place(const char *flag, const char *path)
+{
+    char folder[FLEET_PATH_BYTES] = ".";
+    struct stat about;
+    if (path == NULL || strcmp(path, "-") == 0) {
+        return EXIT_OK;
+    }
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        return S_ISDIR(about.st_mode)
+                   ? program_fail(&fleet_program, "%s %s: it is a folder", flag, path)
+                   : EXIT_OK; /* a device or a pipe is written as it stands */
+    }
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    }
+    return access(folder, W_OK | X_OK) == 0
+               ? EXIT_OK
+               : program_fail(&fleet_program, "%s %s: the folder %s: %s", flag, path, folder,
+                              strerror(errno));
+}
+
 int sim_check(fleet_flags *flags)
 {
     char error[SIM_ERROR_BYTES];
@@ -76,6 +102,10 @@ int sim_check(fleet_flags *flags)
                             "--state %s: a run lies there that cannot be gone on with: it has kept "
                             "no moments, or these flags do not (samples/SIMULATE.md)",
                             flags->state_folder);
+    }
+    if (check_place("--json", flags->json_file) != EXIT_OK ||
+        check_place("--report", flags->report_file) != EXIT_OK) {
+        return EXIT_FAILED;
     }
     struct stat about;
     if (stat(flags->devices_file, &about) == 0 && !S_ISREG(about.st_mode)) {

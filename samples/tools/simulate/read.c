@@ -19,10 +19,18 @@ typedef struct reader {
     char *error;
 } reader;
 
+void sim_error_clean(char *text)
+{
+    for (; *text != '\0'; text++) {
+        *text = (unsigned char)*text < ' ' || *text == '\x7f' ? '?' : *text;
+    }
+}
+
 static bool fail(const reader *at, const char *what)
 {
     (void)snprintf(at->error, SIM_ERROR_BYTES, "--devices %.160s: line %lld: %.300s", at->path,
                    (long long)at->number, what);
+    sim_error_clean(at->error);
     return false;
 }
 

@@ -190,6 +190,10 @@ Test(devices, a_wrong_file_is_refused_with_its_line)
     expect_file(text, (size_t)n, "line 2: it is no JSON");
     n = snprintf(text, sizeof text, "%s\n%s", HEADER, DEVICE("\"trace\": [[0, \"o\"]]"));
     expect_file(text, (size_t)n, NULL);
+    static const char ODD[] = "{\"class\": \"a\\nb\\u001b[31m\"}";
+    const int n_odd = snprintf(text, sizeof text, "%s\n%s", HEADER, ODD);
+    expect_file(text, (size_t)n_odd, "line 2: the class \"a?b?[31m\" is not in the header");
+    (void)snprintf(text, sizeof text, "%s\n%s", HEADER, DEVICE("\"trace\": [[0, \"o\"]]"));
     (void)memset(text + n, ' ', sizeof text - (size_t)n);
     expect_file(text, sizeof text, "line 2: it has more than 65536 bytes");
 }
