@@ -140,6 +140,11 @@ int fleet_run(const fleet_flags *flags, const char *command, json_t **out_result
         return exit_status;
     }
     exit_status = fleet_server_open(flags, &world, &server);
+    if (exit_status == EXIT_OK && flags->is_serving && !flags->is_in_memory && !flags->is_quiet) {
+        (void)printf("the run in a browser: %s/ (the server's CA: %s)\n", server.url,
+                     server.ca_file);
+        (void)fflush(stdout);
+    }
     if (exit_status == EXIT_OK && flags->devices_file != NULL) {
         exit_status = sim_run(flags, &world, &server, command, out_result);
         fleet_server_close(&server);

@@ -128,9 +128,9 @@ static void add_chosen_flags(const fleet_flags *flags, const char *validation,
     }
 }
 
-/* The clock of a simulation, and the moment that it goes on from. */
+/* The clock of a simulation, the moment that it goes on from, and what it tells the page. */
 typedef struct clock_texts {
-    char begin[32], moment[32];
+    char begin[32], moment[32], live[FLEET_PATH_BYTES];
 } clock_texts;
 
 static void add_clock_flags(const fleet_flags *flags, const fleet_server *server,
@@ -149,7 +149,11 @@ static void add_clock_flags(const fleet_flags *flags, const fleet_server *server
     argv[n_words++] = texts->begin;
     if (server->keeps) {
         argv[n_words++] = "--moment";
-        argv[n_words] = texts->moment;
+        argv[n_words++] = texts->moment;
+    }
+    if (join_path(texts->live, server->folder, SIM_LIVE)) {
+        argv[n_words++] = "--simulated";
+        argv[n_words] = texts->live;
     }
 }
 

@@ -34,6 +34,11 @@ static json_t *accepted_by_hour(const sim_class_sums *sums)
 /* What each device has used, into its class. */
 static void sum_used(simulation *sim)
 {
+    for (int32_t i = 0; i < sim->devices.n_classes; i++) {
+        sim_class_sums *sums = &sim->sums[i];
+        sums->bytes_down = sums->bytes_up = sums->most_bytes = 0;
+        sums->compute_j = sums->radio_j = sums->most_j = 0.0;
+    }
     for (int64_t i = 0; i < sim->n_clients; i++) {
         const sim_used *used = &sim->clients[i].used;
         sim_class_sums *sums = &sim->sums[sim->clients[i].device->class_index];
@@ -139,20 +144,20 @@ json_t *sim_model_hash(const fleet_server *server, const json_t *status)
     return sim_hash_file(path, text) ? json_string(text) : json_null();
 }
 
+/* What follows from the run so far. */
 static json_t *simulated_of(const simulation *sim)
 {
-    char devices[SIM_SHA256_TEXT];
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:I, s:f, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:o, s:o}",
-        "profile", sim->devices.profile, "costs_sha256", sim->costs.sha256, "events_sha256",
-        sim->events_sha256, "events", (json_int_t)sim->n_events, "hours",
-        (double)sim->now_us / 3.6e9, "classes", classes_of(sim), "by_hour", hours_of(sim),
-        "budgets", budgets_of(sim), "left_out", "memory", (json_int_t)sim->left_out.memory,
-        "storage", (json_int_t)sim->left_out.storage, "never_ready",
-        (json_int_t)sim->left_out.never_ready, "needs_planner", (json_int_t)sim->n_needs_planner,
-        "none_bytes", (json_int_t)sim->costs.none_bytes, "least_bytes",
-        (json_int_t)sim->costs.least_bytes, "accuracy_mean", share_or_null(sim->accuracy_mean),
-        "accuracy_worst_tenth", share_or_null(sim->worst_tenth));
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:{s:I, s:I, s:I}, s:I, s:I, s:I}",
+        "profile", sim->devices.profile, "costs_sha256", sim->costs.sha256, "events",
+        (json_int_t)sim->n_events, "hours", (double)sim->now_us / 3.6e9, "period_s",
+        (double)sim->devices.period_us / (double)SIM_US_PER_S, "begun_hours",
+        sim->begun_us > 0 ? (double)sim->begun_us / 3.6e9 : 0.0, "classes", classes_of(sim),
+        "by_hour", hours_of(sim), "budgets", budgets_of(sim), "left_out", "memory",
+        (json_int_t)sim->left_out.memory, "storage", (json_int_t)sim->left_out.storage,
+        "never_ready", (json_int_t)sim->left_out.never_ready, "needs_planner",
+        (json_int_t)sim->n_needs_planner, "none_bytes", (json_int_t)sim->costs.none_bytes,
+        "least_bytes", (json_int_t)sim->costs.least_bytes);
     add_spread(sim, object);
     (void)json_object_set_new(object, "energy_j", json_real(all_joules(sim)));
     (void)json_object_set_new(
@@ -162,22 +167,59 @@ static json_t *simulated_of(const simulation *sim)
     if (sim->flags->partition_kind == DUNLIN_PARTITION_NATURAL) {
         (void)json_object_set_new(object, "data_writers", json_integer((json_int_t)n_writers));
     }
-    (void)json_object_set_new(
-        object, "devices_sha256",
-        sim_hash_file(sim->flags->devices_file, devices) ? json_string(devices) : json_null());
     return object;
 }
 
-/* Whoever was late in a round that had enough others was not too slow for its deadline; where
- * rounds overlap the deadline is a device's own. */
-static void tell_surplus(simulation *sim, uint64_t round, const json_t *from)
+/* What is known at its end alone. */
+static void add_end(const simulation *sim, json_t *object)
+{
+    char devices[SIM_SHA256_TEXT];
+    (void)json_object_set_new(object, "events_sha256", json_string(sim->events_sha256));
+    (void)json_object_set_new(object, "accuracy_mean", share_or_null(sim->accuracy_mean));
+    (void)json_object_set_new(object, "accuracy_worst_tenth", share_or_null(sim->worst_tenth));
+    (void)json_object_set_new(
+        object, "devices_sha256",
+        sim_hash_file(sim->flags->devices_file, devices) ? json_string(devices) : json_null());
+}
+
+/* Who was dropped in a round. Whoever was late in one that had enough others was not too slow for
+ * its deadline; where rounds overlap the deadline is a device's own. */
+static json_t *dropped_of(const simulation *sim, uint64_t round, const json_t *from)
 {
     const char *closed_by = json_string_value(json_object_get(from, "closed_by"));
-    int64_t *counts = &sim->dropped_by[round * SIM_CAUSES];
+    int64_t counts[SIM_CAUSES];
+    memcpy(counts, &sim->dropped_by[round * SIM_CAUSES], sizeof counts);
     if (sim->flags->buffered == NULL && closed_by != NULL && strcmp(closed_by, "goal") == 0) {
         counts[SIM_CAUSE_SURPLUS] += counts[SIM_CAUSE_LATE];
         counts[SIM_CAUSE_LATE] = 0;
     }
+    return causes_of(counts);
+}
+
+/* What the simulation has of a round of the status. */
+static void add_round(const simulation *sim, const json_t *from, json_t *into)
+{
+    const uint64_t round = (uint64_t)json_integer_value(json_object_get(from, "round"));
+    if (round <= (uint64_t)sim->n_rounds) {
+        (void)json_object_set_new(into, "energy_j", json_real(sim->joules[round]));
+        (void)json_object_set_new(into, "dropped_by", dropped_of(sim, round, from));
+    }
+}
+
+json_t *sim_report_now(simulation *sim, const json_t *status, size_t first)
+{
+    const json_t *from = json_object_get(status, "rounds");
+    json_t *rounds = json_array();
+    for (size_t i = first; i < json_array_size(from); i++) {
+        const json_t *one = json_array_get(from, i);
+        json_t *into = json_pack("{s:O}", "round", json_object_get(one, "round"));
+        add_round(sim, one, into);
+        (void)json_array_append_new(rounds, into);
+    }
+    sum_used(sim);
+    json_t *object = simulated_of(sim);
+    (void)json_object_set_new(object, "rounds", rounds);
+    return object;
 }
 
 void sim_report(simulation *sim, json_t *result, const json_t *status)
@@ -188,20 +230,16 @@ void sim_report(simulation *sim, json_t *result, const json_t *status)
     for (size_t i = 0; i < json_array_size(from); i++) {
         const json_t *one = json_array_get(from, i);
         json_t *into = json_array_get(rounds, i);
-        const uint64_t round = (uint64_t)json_integer_value(json_object_get(one, "round"));
         hours += json_number_value(json_object_get(one, "wall_s")) / 3600.0;
         (void)json_object_set_new(into, "sim_hours", json_real(hours));
-        if (round <= (uint64_t)sim->n_rounds) {
-            tell_surplus(sim, round, one);
-            (void)json_object_set_new(into, "energy_j", json_real(sim->joules[round]));
-            (void)json_object_set_new(into, "dropped_by",
-                                      causes_of(&sim->dropped_by[round * SIM_CAUSES]));
-        }
+        add_round(sim, one, into);
     }
     sum_used(sim);
     if (sim->server->loop != NULL) {
         (void)json_object_set_new(result, "transport", json_string("memory"));
     }
-    (void)json_object_set_new(result, "simulated", simulated_of(sim));
+    json_t *simulated = simulated_of(sim);
+    add_end(sim, simulated);
+    (void)json_object_set_new(result, "simulated", simulated);
     (void)json_object_set_new(result, "models_sha256", sim_model_hash(sim->server, status));
 }

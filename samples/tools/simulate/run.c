@@ -103,6 +103,9 @@ int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *se
     int status = open_files(&sim);
     status = status == EXIT_OK ? sim_clients_open(&sim) : status;
     status = status == EXIT_OK ? sim_keep_take(&sim) : status;
+    if (status == EXIT_OK && !sim_live_open(&sim)) {
+        status = program_fail(&fleet_program, "no memory for the page of the server");
+    }
     status = status == EXIT_OK ? begin_events(&sim) : status;
     if (status == EXIT_OK) {
         status = sim_steps_run(&sim, &end);
@@ -113,6 +116,7 @@ int sim_run(const fleet_flags *flags, const fleet_world *world, fleet_server *se
         }
     }
     json_decref(end.status);
+    sim_live_close(&sim);
     sim_clients_close(&sim);
     close_files(&sim);
     return end.signal != 0 ? EXIT_SIGNAL + end.signal : status;

@@ -8,6 +8,8 @@
 
 /* When simulated time begins, in ms since 1970: midnight of a Monday. */
 #define SIM_BEGIN_MS INT64_C(1767571200000)
+/* What a simulation tells the page of its server, in the folder of the run. */
+#define SIM_LIVE "simulated.json"
 /* --windows without it: a device that took part asks again after a minute, another one after five.
  */
 #define SIM_WINDOWS "60000:300000:3600000"

@@ -183,6 +183,7 @@ typedef struct simulation {
     uint64_t newest_round;             /* that a device had work of */
     int64_t last_moment_events;        /* that there were by then */
     char fingerprint[SIM_SHA256_TEXT]; /* of what events follow from */
+    struct sim_live *live;             /* what the page is told by; NULL: there is none */
 } simulation;
 
 /* ---- clients.c ---- */
@@ -259,5 +260,16 @@ bool sim_judge(simulation *sim);
 
 /* What simulated time adds to the result. */
 void sim_report(simulation *sim, json_t *result, const json_t *status);
+/* What is known of devices by now (a new reference; NULL: no memory): `simulated` of the result,
+ * but for hashes and accuracies, and the rounds of the status from the index `first` on. */
+json_t *sim_report_now(simulation *sim, const json_t *status, size_t first);
+
+/* ---- live.c ---- */
+
+/* Where the page is told, for a server over the wire; false: no memory. And its end. */
+bool sim_live_open(simulation *sim);
+void sim_live_close(simulation *sim);
+/* Writes SIM_LIVE of the run's folder; `status` is the newest one of the server. */
+void sim_live_tell(simulation *sim, const json_t *status);
 
 #endif

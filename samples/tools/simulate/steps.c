@@ -275,6 +275,7 @@ static void look(simulation *sim, view *seen)
     }
     json_decref(seen->last);
     seen->last = status;
+    sim_live_tell(sim, status);
     const json_t *rounds = json_object_get(status, "rounds");
     while (!sim->flags->is_quiet && seen->n_printed < json_array_size(rounds)) {
         progress_clear(&seen->line);
