@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The report of dunlin-fleet in Chromium: `fleet_page.py FOLDER_OF_PROGRAMS`.
 
-A plain run and a private one, whose server tells no counts, bytes, times and losses of devices: the page says so and draws no chart
+A plain run whose rounds overlap, so that it cannot be repeated, and a private one, whose server tells no counts, bytes, times and losses of devices: the page says so and draws no chart
 without a value. Needs Chromium; 77 without it.
 """
 
@@ -24,6 +24,7 @@ pre.id = "seen";
 pre.textContent = JSON.stringify({
   charts: Object.values(Chart.instances).filter(c => shown(c.canvas)).map(c => ({ id: c.canvas.id, sets: c.data.datasets.map(s => s.label),
     ticks: c.scales.y.ticks.map(t => t.label) })),
+  notes: [...document.querySelectorAll(".note")].filter(shown).map(n => n.id),
   cells: [...document.querySelectorAll("#rounds tbody td")].map(c => c.textContent),
   figures: Object.fromEntries([...document.querySelectorAll(".figure")].map(f => [f.querySelector("span").textContent, f.querySelector("b").textContent])) });
 document.body.append(pre);
@@ -32,8 +33,8 @@ document.body.append(pre);
 
 def look(browser, folder, programs, *flags):
     page = pathlib.Path(folder, "page.html")
-    subprocess.run([str(programs / "dunlin-fleet"), "--serve", "--clients", "8", "--cohort", "6", "--rounds", "2", "--max-examples", "320", *flags,
-                    "--report", str(page), "--json", str(page.with_suffix(".json"))], check=True, capture_output=True, timeout=240)
+    said = subprocess.run([str(programs / "dunlin-fleet"), "--serve", "--clients", "8", "--cohort", "6", "--rounds", "2", "--max-examples", "320", *flags,
+                    "--report", str(page), "--json", str(page.with_suffix(".json"))], check=True, capture_output=True, text=True, timeout=240).stdout
     page.write_text(page.read_text().replace("</body>", PROBE))
     made = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000", "--virtual-time-budget=4000",
                            "--user-data-dir=" + os.path.join(folder, "profile"), "--dump-dom", page.as_uri()],
@@ -41,7 +42,10 @@ def look(browser, folder, programs, *flags):
     found = re.search(r'<pre id="seen">(.*?)</pre>', made, re.DOTALL)
     if not found:
         sys.exit("fleet_page.py: the page did not come to its end: " + made[-300:])
-    return json.loads(html.unescape(found.group(1))), json.loads(page.with_suffix(".json").read_text())
+    is_told = "another run has other figures" in said
+    seen = json.loads(html.unescape(found.group(1)))
+    check(is_told == ("repeatable" in seen["notes"]) == ("--buffered" in flags), "whether it can be repeated: %s, %s" % (said, seen["notes"]))
+    return seen, json.loads(page.with_suffix(".json").read_text())
 
 
 def check(is_true, text):
@@ -61,7 +65,7 @@ def main():
         return SKIPPED
     programs = pathlib.Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        seen, result = look(browser, folder, programs)
+        seen, result = look(browser, folder, programs, "--buffered", "4")
         check_cells(seen)
         charts = {c["id"]: c for c in seen["charts"]}
         check(set(charts) == {"accuracy", "loss", "bytes", "memory"}, "charts: %s" % sorted(charts))

@@ -164,6 +164,8 @@ void fleet_dp_json(const fleet_flags *flags, json_t *task);
  */
 int fleet_check_unequal(fleet_flags *flags);
 void fleet_unequal_json(const fleet_flags *flags, json_t *task, json_t *plan);
+/* Whether the same flags give the same models: not where, by a real clock, who is fast decides. */
+bool fleet_is_repeatable(const fleet_flags *flags);
 
 /* secagg.c: rounds of which the server sees a sum alone, and the task's key of it; whether a device
  * leaves a round, once its shares are with the others; what a round's line says of it. */

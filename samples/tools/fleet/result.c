@@ -57,9 +57,8 @@ static json_t *setup_of(const fleet_flags *flags, const fleet_world *world)
     }
     fleet_dp_json(flags, setup);
     fleet_unequal_json(flags, setup, setup);
-    if (flags->buffered != NULL || flags->selection != NULL) { /* there who is fast decides */
-        (void)json_object_set_new(setup, "is_repeatable",
-                                  json_boolean(flags->devices_file != NULL));
+    if (flags->buffered != NULL || flags->selection != NULL) {
+        (void)json_object_set_new(setup, "is_repeatable", json_boolean(fleet_is_repeatable(flags)));
     }
     fleet_secagg_json(flags, setup);
     if (flags->validation != NULL) {

@@ -65,6 +65,11 @@ static void print_setup(const fleet_flags *flags, const fleet_world *world)
                      dunlin_dataset_note(world->dataset));
     }
     fleet_batch_print(flags, world);
+    if (!fleet_is_repeatable(flags)) {
+        (void)printf(
+            "by the real clock who is fast decides which updates make a model: another run has "
+            "other figures; with --devices, in simulated time, it has the same\n");
+    }
 }
 
 /* The JSON file of a run that could not begin: why. */

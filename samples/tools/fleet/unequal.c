@@ -203,3 +203,8 @@ void fleet_unequal_json(const fleet_flags *flags, json_t *task, json_t *plan)
         (void)json_object_set_new(plan, "partial", json_real(flags->partial));
     }
 }
+
+bool fleet_is_repeatable(const fleet_flags *flags)
+{
+    return flags->devices_file != NULL || (flags->buffered == NULL && flags->selection == NULL);
+}
