@@ -67,10 +67,6 @@ static void check_net(uint64_t seed, int index, const family *of, exact_counts *
 {
     uint64_t rng = seed;
     dunlin_model *model = of->make_fn(&rng);
-    if (dunlin_model_check_storage(model, of->storage, NULL) == DUNLIN_UNSUPPORTED) {
-        dunlin_model_destroy(model); /* a concatenation, or a shared batch norm */
-        return;
-    }
     const int64_t batch = 3 + (int64_t)test_random_below(&rng, 6);
     exact_case at = {.model = model,
                      .options = random_options(&rng, of, batch),
@@ -236,7 +232,7 @@ Test(exact, two_outputs_with_batch_norm, .timeout = 1800)
               counts.n_runs);
 }
 
-/* Of all kinds, those that can be stored so. */
+/* Of all kinds. */
 static void check_stored(dunlin_storage storage, uint64_t first_seed)
 {
     const family families[] = {

@@ -61,7 +61,6 @@ static void expect_refused_with(const dunlin_model *model, const dunlin_trainer_
 Test(storage_state, what_cannot_be_yet_is_refused_by_name)
 {
     dunlin_model *model = test_small_model(true);
-    dunlin_model *joined = zoo_model("squeezenet1_1", 32);
     for (int i = 1; i < N_ALL; i++) {
         dunlin_trainer_options options = stored_options(storages[i], 4);
         options.no_fuse = true;
@@ -81,13 +80,7 @@ Test(storage_state, what_cannot_be_yet_is_refused_by_name)
         options = stored_options(storages[i], 4);
         options.precision = "niti";
         expect_refused_with(model, &options, "precision");
-        options = stored_options(storages[i], 4);
-        char text[64];
-        (void)snprintf(text, sizeof text, "a concatenation cannot be stored as %s yet",
-                       dunlin_storage_name(storages[i]));
-        expect_refused(joined, &options, DUNLIN_UNSUPPORTED, text);
     }
-    dunlin_model_destroy(joined);
     dunlin_model_destroy(model);
 }
 

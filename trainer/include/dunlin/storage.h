@@ -34,8 +34,8 @@ typedef enum dunlin_storage {
     /*
      * bfloat16, to nearest, ties to even: what convolutions and dense layers write, sums of two
      * values, and gradients that wait for the sums of batch norm; not the network's output.
-     * UNSUPPORTED with concatenations, a batch norm that shares what it reads (pre-activation),
-     * no_fuse, policies NONE, VDNN and CAPUCHIN, ghost_statistics and `precision`.
+     * A concatenation is read where its inputs are stored, each as it is. UNSUPPORTED with no_fuse,
+     * policies NONE, VDNN and CAPUCHIN, ghost_statistics and `precision`.
      */
     DUNLIN_STORAGE_BF16 = 1,
     /*

@@ -6,6 +6,8 @@
  */
 #include "emit.h"
 
+#include "gather.h"
+
 #include <mem/checked.h>
 #include <mem/support.h>
 
@@ -239,10 +241,13 @@ static bool make_op(dunlin_emit *emit, const dunlin_emit_op *from, dunlin_step_o
     if (from->params_bytes > 0) {
         params = dunlin__step_pool_copy(&graph->pool, from->params, from->params_bytes);
     }
-    const dunlin_mem_access *accesses = dunlin__step_pool_copy(
-        &graph->pool, from->accesses, from->n_accesses * sizeof *from->accesses);
+    uint32_t n_accesses = 0;
+    const dunlin_mem_access *accesses = dunlin__gather_accesses(emit, from, &n_accesses);
+    if (accesses == NULL) {
+        return false;
+    }
     const char *name = dunlin__step_pool_text(&graph->pool, emit->node_name, from->suffix);
-    if (accesses == NULL || name == NULL || (params == NULL && from->params_bytes > 0)) {
+    if (name == NULL || (params == NULL && from->params_bytes > 0)) {
         (void)dunlin__emit_fail(emit, DUNLIN_MEMORY, "no memory for the graph of a step");
         return false;
     }
@@ -250,7 +255,8 @@ static bool make_op(dunlin_emit *emit, const dunlin_emit_op *from, dunlin_step_o
                                .name = name,
                                .params = params,
                                .accesses = accesses,
-                               .n_accesses = from->n_accesses,
+                               .n_accesses = (uint16_t)n_accesses,
+                               .n_own = (uint16_t)from->n_accesses,
                                .is_backward = emit->is_backward,
                                .reads_halves = from->reads_halves,
                                .writes_halves = from->writes_halves,

@@ -117,6 +117,7 @@ typedef struct dunlin_emit_chain {
     uint32_t next;                 /* the node that goes on from this one, or NONE */
     uint32_t first_leaf, n_leaves; /* its own */
     uint32_t n_parts;              /* with the base's */
+    bool is_gathered;              /* gather.h */
     int64_t width;                 /* channels, with the base's */
 } dunlin_emit_chain;
 
@@ -182,6 +183,8 @@ void dunlin__fuse_forward(dunlin_emit *emit, size_t node_index);
 /* Channels, and rows a sample, of a value. */
 int64_t dunlin__emit_channels(const dunlin_emit *emit, uint32_t value);
 int64_t dunlin__emit_rows(const dunlin_emit *emit, uint32_t value);
+/* A compact copy in floats of a value, made where it is first asked for. */
+uint32_t dunlin__emit_copy(dunlin_emit *emit, uint32_t value);
 /* A part of `parent` of so many channels from `offset` on; rows as the parent's. */
 uint32_t dunlin__emit_part(dunlin_emit *emit, const char *name, const char *suffix, uint32_t parent,
                            int64_t rows, int64_t offset, int64_t width);

@@ -10,6 +10,7 @@
 #include "fused.h"
 #include "rounded.h"
 
+#include <assert.h>
 #include <math.h>
 
 #define BOTH (DUNLIN_MEM_MAP | DUNLIN_MEM_REDUCE)
@@ -147,6 +148,7 @@ static void add_stats(dunlin_emit *emit, uint32_t value, dunlin_op_list *list,
 static void round_waiting(dunlin_emit *emit, uint32_t tensor, dunlin_epilogue_ref *epilogue)
 {
     if (epilogue->n_stats > 0 && dunlin__emit_is_rounding(emit) && emit->status == DUNLIN_OK) {
+        assert(!emit->graph->tensors[tensor].is_part);
         emit->graph->tensors[tensor].dtype = DUNLIN_BF16;
         epilogue->is_rounded = true;
     }
@@ -194,6 +196,10 @@ static void direct_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *l
     }
     open_epilogue(emit, value, epilogue);
     epilogue->is_direct = true;
+    dunlin_emit_norm *norms[2];
+    if (is_last && dunlin__emit_is_rounding(emit) && list_norms(emit, value, norms) > 0) {
+        v->gradient.is_owned = false; /* a part of another one cannot hold fewer bits */
+    }
     const dunlin_emit_gradient old = v->gradient;
     if (named != value) {
         /* The same shape under another name. */
@@ -234,13 +240,6 @@ void dunlin__emit_epilogue(dunlin_emit *emit, uint32_t value, dunlin_op_list *li
 {
     if (!passes_through(emit, value)) {
         direct_epilogue(emit, value, list, out_ref);
-        return;
-    }
-    if (dunlin__emit_is_rounding(emit)) {
-        open_epilogue(emit, value, out_ref);
-        (void)dunlin__emit_fail(emit, DUNLIN_UNSUPPORTED,
-                                "a gradient that goes through a batch norm into one that others "
-                                "add to cannot be stored as bf16 yet");
         return;
     }
     dunlin_emit_value *v = &emit->values[value];

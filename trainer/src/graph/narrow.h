@@ -18,6 +18,8 @@ typedef struct dunlin_narrow {
     int64_t sample_halves; /* of them, those in bfloat16 */
     int64_t sample_placed; /* beside them, elements that the kernel takes where they lie */
     int64_t sample_loads, sample_stores; /* of int8 that is read, and that is written */
+    int64_t sample_copied; /* of what is gathered (gather.h), all, besides those of its members */
+    int64_t room_floats;   /* for a sample of one of them, behind all others */
 } dunlin_narrow;
 
 /* A tensor of fewer bits in an op under way. */

@@ -7,6 +7,7 @@
  */
 #include "emit.h"
 #include "fused.h"
+#include "narrow.h"
 
 #include <math.h>
 
@@ -158,7 +159,7 @@ void dunlin__emit_add_grad(dunlin_emit *emit, const dunlin_net_node *node)
 
 /* The gradient of some channels, as that of a value whose tensor is `raw`. */
 static void hand_on(dunlin_emit *emit, const dunlin_emit_gradient *whole, int64_t offset,
-                    uint32_t value, uint32_t raw)
+                    uint32_t value, uint32_t raw, bool is_gathered)
 {
     if (!emit->values[value].needs_grad || emit->status != DUNLIN_OK) {
         return;
@@ -169,6 +170,9 @@ static void hand_on(dunlin_emit *emit, const dunlin_emit_gradient *whole, int64_
                                     dunlin__emit_channels(emit, value));
     part.coef_offset += offset;
     part.raw = raw;
+    if (raw != DUNLIN_STEP_NONE && is_gathered) {
+        part.raw_pitch = dunlin__emit_channels(emit, value);
+    }
     /* A clip that all parts share has been undone for all at once. */
     part.is_closed = whole->is_closed && emit->values[value].n_open == 1 &&
                      emit->values[value].norm == DUNLIN_STEP_NONE &&
@@ -182,7 +186,11 @@ void dunlin__emit_concat_grad(dunlin_emit *emit, const dunlin_net_node *node)
     const dunlin_emit_chain *chain = &emit->chains[index];
     const dunlin_emit_value *output = &emit->values[node->output];
     dunlin__emit_close_grad(emit, node->output);
-    if (output->gradient.factor != DUNLIN_STEP_NONE ||
+    const uint32_t tensor = output->gradient.tensor;
+    const bool is_rounded = emit->status == DUNLIN_OK && tensor != DUNLIN_STEP_NONE &&
+                            dunlin__narrow_is(&emit->graph->tensors[tensor]);
+    /* What is stored in fewer bits has no parts. */
+    if (is_rounded || output->gradient.factor != DUNLIN_STEP_NONE ||
         (output->gradient.coef != DUNLIN_STEP_NONE && output->gradient.raw != output->tensor)) {
         dunlin__emit_materialise_grad(emit, node->output);
     }
@@ -191,10 +199,10 @@ void dunlin__emit_concat_grad(dunlin_emit *emit, const dunlin_net_node *node)
     whole.is_closed = is_clipped;
     for (uint32_t i = 0; i < chain->n_leaves; i++) {
         const dunlin_emit_leaf *leaf = &emit->leaves[chain->first_leaf + i];
-        hand_on(emit, &whole, leaf->offset, leaf->value, leaf->tensor);
+        hand_on(emit, &whole, leaf->offset, leaf->value, leaf->tensor, chain->is_gathered);
     }
     if (chain->base != DUNLIN_STEP_NONE) {
         const uint32_t base = emit->net->nodes[chain->base].output;
-        hand_on(emit, &whole, 0, base, emit->values[base].tensor);
+        hand_on(emit, &whole, 0, base, emit->values[base].tensor, chain->is_gathered);
     }
 }

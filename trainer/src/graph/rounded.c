@@ -10,7 +10,7 @@
 #include "narrow.h"
 #include "net/outputs.h"
 
-#include <mem/support.h>
+#include <assert.h>
 
 const char *dunlin_storage_name(dunlin_storage storage)
 {
@@ -23,19 +23,6 @@ const char *dunlin_storage_name(dunlin_storage storage)
         return "int8";
     }
     return "unknown";
-}
-
-dunlin_status dunlin__rounded_check(const dunlin_net *net, const dunlin_step_build_options *options,
-                                    dunlin_error *error)
-{
-    for (size_t i = 0; i < net->n_nodes && options->storage != DUNLIN_STORAGE_EXACT; i++) {
-        if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
-            return dunlin__fail(error, DUNLIN_UNSUPPORTED, "step", 0,
-                                "node \"%.80s\": a concatenation cannot be stored as %s yet",
-                                net->nodes[i].name, dunlin_storage_name(options->storage));
-        }
-    }
-    return DUNLIN_OK;
 }
 
 bool dunlin__emit_is_rounding(const dunlin_emit *emit)
@@ -54,6 +41,7 @@ void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_re
         return;
     }
     dunlin_step_tensor *tensor = &emit->graph->tensors[emit->values[stored].tensor];
+    assert(!tensor->is_part);
     ref->is_rounded = true;
     if (emit->options->storage == DUNLIN_STORAGE_BF16) {
         tensor->dtype = DUNLIN_BF16;

@@ -5,20 +5,17 @@
  * Rounded are, by the network alone: outputs of convolutions and dense layers and sums of two
  * values as they are stored, but for the network's output; in bfloat16 sums again where they are
  * read through their terms, which in int8 none is; and, always to bfloat16, gradients of which
- * batch norm's sums are taken. Nothing else is. A kernel sees floats (narrow.h): whoever reads such
- * a tensor gets the rounded values, the forward pass too. So neither budgets nor slices nor forms
- * change a bit.
+ * batch norm's sums are taken, but for one that goes through a batch norm into the gradient of a
+ * concatenation: that one is added to by every reader, and would be rounded each time. Nothing else
+ * is. A kernel sees floats (narrow.h): whoever reads such a tensor gets the rounded values, the
+ * forward pass too; and of a concatenation what its inputs hold (gather.h). So neither budgets nor
+ * slices nor forms change a bit.
  */
 #ifndef DUNLIN_GRAPH_ROUNDED_H
 #define DUNLIN_GRAPH_ROUNDED_H
 
 #include "build.h"
 #include "fused.h"
-
-/* UNSUPPORTED, naming the node, if the network has one that cannot be stored so yet. */
-DUNLIN_NODISCARD dunlin_status dunlin__rounded_check(const dunlin_net *net,
-                                                     const dunlin_step_build_options *options,
-                                                     dunlin_error *error);
 
 /* After dunlin__emit_store(): the node's output is one of those that are rounded. */
 void dunlin__emit_round_store(dunlin_emit *emit, uint32_t value, dunlin_store_ref *ref);

@@ -19,12 +19,15 @@
 #define DUNLIN_STEP_NONE UINT32_MAX
 #define DUNLIN_STEP_MAX_ACCESSES 144
 
+typedef struct dunlin_step_gather dunlin_step_gather;
+
 /* A tensor of the step. Per sample or fixed, in elements of dtype. */
 typedef struct dunlin_step_tensor {
     const char *name;
     dunlin_dtype dtype;
     bool is_batched;
-    bool is_per_slice;  /* not batched: anew for each slice, a statistic of its samples */
+    bool is_per_slice; /* not batched: anew for each slice, a statistic of its samples */
+    bool is_gathered;  /* it has no bytes: it is put together from other tensors, for each reader */
     int64_t n_elements; /* per sample, or in all */
     dunlin_mem_class mem_class;
     bool is_persistent;
@@ -32,7 +35,10 @@ typedef struct dunlin_step_tensor {
     bool is_part;       /* of `parent`, some of the channels of each of its rows */
     uint32_t parent;
     uint32_t drawn_as; /* int8 is rounded by draws keyed with this number; NONE: to the nearest */
-    int64_t parent_offset;   /* in elements */
+    union {
+        int64_t parent_offset;            /* in elements */
+        const dunlin_step_gather *gather; /* of what is gathered, in the pool (gather.h) */
+    };
     uint32_t n_mask_reads;   /* of its reads, those that only ask whether an element was clipped */
     int32_t scaled_channels; /* of a row: it is int8 with scales (scaled.h), whatever dtype says; 0:
                                 it is as dtype says */
@@ -143,8 +149,9 @@ struct dunlin_step_op {
     const dunlin_step_kernel *kernel;
     const char *name; /* the node's, with the pass: "conv1", "conv1/weight_grad" */
     const void *params;
-    const dunlin_mem_access *accesses;
-    uint32_t n_accesses;
+    const dunlin_mem_access *accesses; /* as the planner sees them */
+    uint16_t n_accesses;
+    uint16_t n_own; /* of them, the first: those of its kernel (dunlin__step_own()) */
     bool has_guard; /* the last access reads nothing: it is there for what it keeps in order */
     bool is_backward;
     bool reads_halves;       /* its kernel reads bfloat16 where it lies, if the op only reads it */
@@ -153,6 +160,18 @@ struct dunlin_step_op {
     double reduce_flops_per_sample;
     double flops_fixed;
 };
+
+/* It reads something that is gathered, by accesses behind its kernel's own. */
+static inline bool dunlin__step_gathers(const dunlin_step_op *op)
+{
+    return op->n_own + (op->has_guard ? 1 : 0) < op->n_accesses;
+}
+
+/* The n_own accesses of its kernel, in which stands what is gathered itself. */
+static inline const dunlin_mem_access *dunlin__step_own(const dunlin_step_op *op)
+{
+    return dunlin__step_gathers(op) ? op->accesses + op->n_accesses : op->accesses;
+}
 
 /* An input of the network as it is staged: elements [first, first + n_elements) of an example. */
 typedef struct dunlin_step_input {

@@ -7,6 +7,7 @@
  */
 #include "emit.h"
 #include "fused.h"
+#include "gather.h"
 
 #include <math.h>
 
@@ -129,7 +130,7 @@ static const dunlin_step_kernel blend_kernel = {
     .in_place_read = -1,
 };
 
-static void emit_copy(dunlin_emit *emit, uint32_t value, uint32_t to, int64_t pitch)
+static void copy_to(dunlin_emit *emit, uint32_t value, uint32_t to, int64_t pitch)
 {
     dunlin_op_list list = {.n = 0};
     blend_params params = {.rows_per_sample = dunlin__emit_rows(emit, value),
@@ -145,36 +146,44 @@ static void emit_copy(dunlin_emit *emit, uint32_t value, uint32_t to, int64_t pi
                                              .n_accesses = list.n});
 }
 
-uint32_t dunlin__emit_value(dunlin_emit *emit, uint32_t value)
+uint32_t dunlin__emit_copy(dunlin_emit *emit, uint32_t value)
 {
     dunlin_emit_value *v = &emit->values[value];
-    const bool is_view = v->norm != DUNLIN_STEP_NONE;
-    if (!is_view && v->pitch == dunlin__emit_channels(emit, value)) {
-        return v->tensor;
-    }
     if (v->copy == DUNLIN_STEP_NONE && emit->status == DUNLIN_OK) {
         const dunlin_net_value *net_value = &emit->net->values[value];
         v->copy = dunlin__emit_named_tensor(
-            emit, net_value->name, is_view ? "" : "/copy",
+            emit, net_value->name, v->norm != DUNLIN_STEP_NONE ? "" : "/copy",
             &(dunlin_step_tensor){.dtype = DUNLIN_F32,
                                   .is_batched = true,
                                   .n_elements = dunlin__value_elements(net_value),
                                   .mem_class = DUNLIN_MEM_ACTIVATION});
-        emit_copy(emit, value, v->copy, dunlin__emit_channels(emit, value));
+        copy_to(emit, value, v->copy, dunlin__emit_channels(emit, value));
     }
     return v->copy;
+}
+
+uint32_t dunlin__emit_value(dunlin_emit *emit, uint32_t value)
+{
+    const dunlin_emit_value *v = &emit->values[value];
+    const bool is_compact =
+        v->norm == DUNLIN_STEP_NONE && v->pitch == dunlin__emit_channels(emit, value);
+    return is_compact ? v->tensor : dunlin__emit_copy(emit, value);
 }
 
 void dunlin__emit_concat(dunlin_emit *emit, const dunlin_net_node *node)
 {
     const uint32_t index = emit->net->values[node->output].producer;
     const dunlin_emit_chain *chain = &emit->chains[index];
+    if (chain->is_gathered) {
+        dunlin__gather_emit(emit, index);
+        return;
+    }
     (void)concat_tensor(emit, index);
     for (uint32_t i = 0; i < chain->n_leaves; i++) {
         dunlin_emit_leaf *leaf = &emit->leaves[chain->first_leaf + i];
         const uint32_t tensor = leaf_tensor(emit, index, leaf);
         if (leaf->is_copied && emit->status == DUNLIN_OK) {
-            emit_copy(emit, leaf->value, tensor, emit->values[node->output].pitch);
+            copy_to(emit, leaf->value, tensor, emit->values[node->output].pitch);
         }
     }
 }

@@ -7,6 +7,7 @@
  */
 #include "graph/emit.h"
 #include "graph/fused.h"
+#include "graph/gather.h"
 #include "net/outputs.h"
 #include "net/uses.h"
 #include "ops/common/op.h"
@@ -40,7 +41,7 @@ static bool begins_with(const dunlin_net_node *node, const dunlin_net_node *firs
 /* Nothing goes on from it yet, and with so many more inputs its parts can still be listed. */
 static bool may_go_on(const dunlin_emit *emit, size_t base, uint32_t n_more)
 {
-    return emit->chains[base].next == DUNLIN_STEP_NONE &&
+    return emit->chains[base].next == DUNLIN_STEP_NONE && !dunlin__gather_is_apart(emit, base) &&
            emit->chains[base].n_parts + n_more <= DUNLIN_NET_MAX_INPUTS;
 }
 
@@ -50,13 +51,16 @@ static uint32_t find_base(const dunlin_emit *emit, size_t node_index, uint32_t *
     const dunlin_net *net = emit->net;
     const dunlin_net_node *node = &net->nodes[node_index];
     const uint32_t producer = net->values[node->inputs[0]].producer;
+    *out_n_inputs = 0;
+    if (dunlin__gather_is_apart(emit, node_index)) {
+        return DUNLIN_STEP_NONE;
+    }
     if (producer != DUNLIN_NET_NONE && net->nodes[producer].kind == DUNLIN_OP_CONCAT &&
         may_go_on(emit, producer, node->n_inputs - 1)) {
         *out_n_inputs = 1;
         return producer;
     }
     uint32_t base = DUNLIN_STEP_NONE;
-    *out_n_inputs = 0;
     for (size_t i = 0; i < node_index; i++) {
         const dunlin_net_node *other = &net->nodes[i];
         if (other->kind == DUNLIN_OP_CONCAT && other->n_inputs > *out_n_inputs &&
@@ -112,7 +116,8 @@ static void place_leaves(dunlin_emit *emit, size_t node_index)
     for (uint32_t i = 0; i < chain->n_leaves; i++) {
         dunlin_emit_leaf *leaf = &emit->leaves[chain->first_leaf + i];
         dunlin_emit_value *value = &emit->values[leaf->value];
-        if (value->part_of == DUNLIN_STEP_NONE && can_store_part(emit, leaf->value)) {
+        if (value->part_of == DUNLIN_STEP_NONE && can_store_part(emit, leaf->value) &&
+            !chain->is_gathered && !dunlin__gather_is_rounded(emit, leaf->value)) {
             value->part_of = (uint32_t)node_index;
             leaf->is_copied = false;
         }
@@ -324,6 +329,7 @@ void dunlin__fuse_plan(dunlin_emit *emit)
             fold_function(emit, &net->nodes[i]);
         }
     }
+    dunlin__gather_plan(emit);
     for (size_t i = 0; i < net->n_nodes && emit->options->is_fused; i++) {
         if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
             place_leaves(emit, i);

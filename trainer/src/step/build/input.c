@@ -329,7 +329,7 @@ void dunlin__emit_guard_input(dunlin_emit *emit)
         accesses[n] = (dunlin_mem_access){
             .tensor = changed, .mode = DUNLIN_MEM_READ, .parts = DUNLIN_MEM_MAP};
         op->accesses = accesses;
-        op->n_accesses = n + 1;
+        op->n_accesses = (uint16_t)(n + 1);
         op->has_guard = true;
     }
 }

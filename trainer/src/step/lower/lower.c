@@ -23,6 +23,7 @@
 #define PLACED_PER_NS 15.7 /* of bfloat16 that a kernel takes where it lies */
 #define UNPACK_PER_NS 7.2  /* of what is read of int8 */
 #define PACK_PER_NS 2.5    /* and of what is written */
+#define JOIN_PER_NS 15.0   /* of floats that are put side by side */
 #define OVERHEAD_NS 500.0  /* one op's bookkeeping and cold start, per slice */
 
 #define SWAP_OVERHEAD_NS 100000 /* until the first byte of a tensor is on its way */
@@ -62,7 +63,8 @@ static dunlin_status lower_tensors(const dunlin_step_graph *step, bool pins_fixe
 {
     for (size_t i = 0; i < step->n_tensors; i++) {
         const dunlin_step_tensor *from = &step->tensors[i];
-        const uint64_t bytes = dunlin__step_tensor_bytes(from);
+        /* What is gathered is touched by nobody, but a tensor without a byte is none. */
+        const uint64_t bytes = from->is_gathered ? 1 : dunlin__step_tensor_bytes(from);
         lowered->tensors[i] =
             (dunlin_mem_tensor){.name = from->name,
                                 .sample_bytes = from->is_batched ? bytes : 0,
@@ -109,7 +111,8 @@ static double narrow_ns(const dunlin_narrow *narrow)
     return (double)narrow->sample_halves * bytes / WIDEN_PER_NS +
            (double)narrow->sample_placed * bytes / PLACED_PER_NS +
            (double)narrow->sample_loads * bytes / UNPACK_PER_NS +
-           (double)narrow->sample_stores * bytes / PACK_PER_NS;
+           (double)narrow->sample_stores * bytes / PACK_PER_NS +
+           (double)narrow->sample_copied * bytes / JOIN_PER_NS;
 }
 
 static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
@@ -117,8 +120,12 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
 {
     double sample_bytes = 0.0;
     double fixed_bytes = 0.0;
-    const uint32_t n_touched = from->n_accesses - (from->has_guard ? 1 : 0);
+    const dunlin_mem_access *own = dunlin__step_own(from);
+    const uint32_t n_touched = from->n_accesses - (from->has_guard ? 1U : 0U);
     for (uint32_t i = 0; i < n_touched; i++) {
+        if (i < from->n_own && step->tensors[own[i].tensor].is_gathered) {
+            continue; /* its members come after */
+        }
         const dunlin_step_tensor *tensor = &step->tensors[from->accesses[i].tensor];
         const double passes = from->accesses[i].mode == DUNLIN_MEM_ACCUMULATE ||
                                       from->accesses[i].mode == DUNLIN_MEM_UPDATE
@@ -145,6 +152,8 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
     const double reduce_ns = from->reduce_flops_per_sample / rate;
     const double fixed_rate =
         from->kernel->parts == DUNLIN_MEM_FIXED ? STREAM_PER_NS : BYTES_PER_NS;
+    const int8_t read = from->kernel->in_place_read;
+    const bool is_in_place = read >= 0 && !step->tensors[own[read].tensor].is_gathered;
     *variant = (dunlin_mem_variant){
         .name = from->kernel->name,
         .accesses = from->accesses,
@@ -156,8 +165,8 @@ static void lower_op(const dunlin_step_graph *step, const dunlin_step_op *from,
         .cost_sample_ns =
             roofline_ns(from->flops_per_sample / rate, sample_bytes / BYTES_PER_NS, packing_ns),
         .reduce_permille = reduce_ns > 0.0 ? (uint16_t)(1000.0 * reduce_ns / sample_ns) : 0,
-        .in_place_write = from->kernel->in_place_write,
-        .in_place_read = from->kernel->in_place_read,
+        .in_place_write = is_in_place ? from->kernel->in_place_write : -1,
+        .in_place_read = is_in_place ? read : -1,
     };
 }
 

@@ -120,6 +120,7 @@ static bool make_op(dunlin_step_graph *graph, uint32_t tensor, uint32_t pair, bo
                          .params = dunlin__step_pool_copy(&graph->pool, &params, sizeof params),
                          .accesses = dunlin__step_pool_copy(&graph->pool, &access, sizeof access),
                          .n_accesses = 1,
+                         .n_own = 1,
                          .is_backward = !is_out};
     return out->name != NULL && out->params != NULL && out->accesses != NULL;
 }
