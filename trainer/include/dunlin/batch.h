@@ -60,7 +60,9 @@ typedef struct dunlin_batch_fit {
  * is within the ratio, down to a 256th of it. Exact: each price; that `capped` keeps to the ratio;
  * everything where the largest batch is 32 or less. Otherwise a batch that was not looked at may be
  * a little faster than `fastest`, or larger than `capped` and within the ratio. With max_ratio
- * INFINITY one plan is made, `capped` and `fastest` are as `any`.
+ * INFINITY no prices are compared: `capped` and `fastest` are as `any`. `any` has a plan, and a
+ * batch without one was found at most a 16th above it (the next one, below 16); one that is larger
+ * still may fit again.
  *
  * @return OK; as dunlin_trainer_create(), without BUDGET.
  */

@@ -60,6 +60,7 @@ struct dunlin_trainer {
     dunlin_program infer;
     dunlin_step_form form; /* of `train` */
     bool is_form_fixed;    /* no other is looked at */
+    bool is_trial;         /* whether there is a plan is asked, not how much would do */
     uint64_t train_bytes;  /* of `train` without its plan, and of `swap` */
     uint64_t aside_bytes;  /* of a form and its plans that are put aside while another is planned */
     dunlin_swap *swap;     /* NULL: the policy does not swap */

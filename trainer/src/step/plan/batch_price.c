@@ -29,17 +29,36 @@ typedef struct pricer {
     int32_t n_known;
 } pricer;
 
-/* Plans one step. A batch that does not fit after all costs infinitely much. */
+/* Plans one step; `*out_trainer` is the caller's, if not NULL. A batch of which more would have to
+ * be summed than the step can does not fit either. */
+static dunlin_status plan_batch(const dunlin_net *net, const dunlin_trainer_options *options,
+                                bool is_trial, dunlin_trainer **out_trainer, bool *out_fits,
+                                dunlin_error *error)
+{
+    *out_trainer = NULL;
+    *out_fits = false;
+    DUNLIN_TRY(dunlin__trainer_make(options, out_trainer, error));
+    (*out_trainer)->is_trial = is_trial;
+    const dunlin_status status = dunlin__trainer_plan(*out_trainer, net, error);
+    *out_fits = status == DUNLIN_OK;
+    if (status == DUNLIN_BUDGET || status == DUNLIN_OVERFLOW) {
+        dunlin__error_clear(error);
+        return DUNLIN_OK;
+    }
+    return status;
+}
+
+/* A batch that does not fit after all costs infinitely much. */
 static dunlin_status find_price(const pricer *at, int64_t batch, dunlin_batch_price *out,
                                 dunlin_error *error)
 {
-    dunlin_trainer_options options = at->options;
+    dunlin_trainer_options one = at->options;
     dunlin_trainer *trainer = NULL;
-    options.batch = batch;
+    bool fits = false;
+    one.batch = batch;
     *out = (dunlin_batch_price){.batch = batch, .example_ms = (double)INFINITY};
-    DUNLIN_TRY(dunlin__trainer_make(&options, &trainer, error));
-    dunlin_status status = dunlin__trainer_plan(trainer, at->net, error);
-    if (status == DUNLIN_OK) {
+    const dunlin_status status = plan_batch(at->net, &one, false, &trainer, &fits, error);
+    if (fits) {
         const dunlin_plan *plan = trainer->train.plan;
         dunlin_plan_account account;
         dunlin__plan_account(&trainer->train.lowered.graph, plan, &account);
@@ -50,9 +69,6 @@ static dunlin_status find_price(const pricer *at, int64_t batch, dunlin_batch_pr
             const int64_t slice = (int64_t)plan->loops[i].slice_samples;
             out->micro_batch = slice > out->micro_batch ? slice : out->micro_batch;
         }
-    } else if (status == DUNLIN_BUDGET) {
-        dunlin__error_clear(error);
-        status = DUNLIN_OK;
     }
     dunlin_trainer_destroy(trainer);
     return status;
@@ -173,6 +189,21 @@ static dunlin_status search(pricer *at, double ratio, dunlin_batch_fit *fit, dun
     fit->fastest = at->known[find_fastest(at)];
     fit->any = at->known[at->n_known - 1];
     return DUNLIN_OK;
+}
+
+dunlin_status dunlin__batch_fits(const dunlin_net *net, const dunlin_trainer_options *options,
+                                 uint64_t budget_bytes, int64_t batch, bool is_trial,
+                                 bool *out_fits, dunlin_error *error)
+{
+    dunlin_trainer_options within = *options;
+    dunlin_trainer *trainer = NULL;
+    within.batch = batch;
+    within.budget_bytes = budget_bytes;
+    within.least_budget_bytes = 0; /* as for its price */
+    within.cache_dir = NULL;
+    const dunlin_status status = plan_batch(net, &within, is_trial, &trainer, out_fits, error);
+    dunlin_trainer_destroy(trainer);
+    return status;
 }
 
 dunlin_status dunlin__batch_price(const dunlin_net *net, const dunlin_trainer_options *options,

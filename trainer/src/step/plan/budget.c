@@ -463,6 +463,9 @@ dunlin_status dunlin__budget_plan(dunlin_trainer *trainer, const dunlin_net *net
         if (fit == DUNLIN_FIT_FOUND || (status == DUNLIN_MEMORY && budget == 0)) {
             return status;
         }
+        if (trainer->is_trial && (status == DUNLIN_OK || status == DUNLIN_MEMORY)) {
+            return dunlin__fail_budget(error, "trainer", budget, 0);
+        }
         dunlin__error_clear(error); /* the least attempt says what is wrong */
     }
     uint64_t plan_bytes = 0;

@@ -252,7 +252,7 @@ static dunlin_status plan_best(dunlin_trainer *trainer, const dunlin_net *net, d
 static dunlin_status plan_forms(dunlin_trainer *trainer, const dunlin_net *net, dunlin_error *error)
 {
     const dunlin_status status = plan_best(trainer, net, error);
-    if (!may_be_too_small(trainer, status)) {
+    if (trainer->is_trial || !may_be_too_small(trainer, status)) {
         return status;
     }
     dunlin_error local = {.status = DUNLIN_OK};
@@ -359,6 +359,22 @@ dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer, dunlin_error *
     if (status == DUNLIN_OK && trainer->cache_key != 0 && trainer->ladder == NULL) {
         keep(trainer);
     }
+    return status;
+}
+
+dunlin_status dunlin__batch_least(const dunlin_net *net, const dunlin_trainer_options *options,
+                                  int64_t batch, uint64_t *out_bytes, dunlin_error *error)
+{
+    dunlin_trainer_options one = *options;
+    dunlin_trainer *trainer = NULL;
+    one.batch = batch;
+    one.budget_bytes = 0;
+    one.least_budget_bytes = 0;
+    one.cache_dir = NULL;
+    DUNLIN_TRY(dunlin__trainer_make(&one, &trainer, error));
+    const dunlin_status status = find_least(trainer, net, error);
+    *out_bytes = trainer->least_budget_bytes;
+    dunlin_trainer_destroy(trainer);
     return status;
 }
 

@@ -19,4 +19,11 @@ DUNLIN_NODISCARD dunlin_status dunlin__trainer_plan(dunlin_trainer *trainer, con
 DUNLIN_NODISCARD dunlin_status dunlin__trainer_find_least(dunlin_trainer *trainer,
                                                           dunlin_error *error);
 
+/* The least budget of a batch, that of neither form above what its fixed attempts take. Options as
+ * the library sees them; budget_bytes, least_budget_bytes and cache_dir are not looked at. */
+DUNLIN_NODISCARD dunlin_status dunlin__batch_least(const dunlin_net *net,
+                                                   const dunlin_trainer_options *options,
+                                                   int64_t batch, uint64_t *out_bytes,
+                                                   dunlin_error *error);
+
 #endif

@@ -5,9 +5,12 @@
  * Invariant: the least budget is taken to grow with the batch; each answer's own least was computed
  * and fits. It grows nearly along a line, so the next batch to ask about is interpolated, and
  * halved towards every third time; what is known from one budget narrows the search for the next.
+ * The least is that of the planner's fixed attempts, and a search within the budget may find what
+ * takes less: so batches above what was found are then planned, until one that is near has no plan.
  */
 #include "batch_price.h"
 #include "budget.h"
+#include "forms.h"
 #include "prepare.h"
 #include "step/context/context.h"
 #include "step/context/options.h"
@@ -19,7 +22,9 @@
 
 #define MAX_BATCH DUNLIN_TRAINER_MAX_BATCH
 #define MAX_PROBES 128
-#define CHUNK 16 /* budgets of one search */
+#define CHUNK 16     /* budgets of one search */
+#define ONE_BY_ONE 8 /* above the last that fits */
+#define NEAR 16 /* how near above an answer a batch without a plan is found: to its 16th part */
 
 typedef struct {
     int64_t batch;
@@ -27,7 +32,7 @@ typedef struct {
 } probe;
 
 typedef struct {
-    const dunlin_trainer_options *options;
+    dunlin_trainer_options options; /* as the library sees them */
     dunlin_trainer *trainers[2]; /* one a form; the second NULL until it is known that there are two
                                   */
     const dunlin_net *net;
@@ -35,6 +40,7 @@ typedef struct {
     int32_t n_probes;
     bool is_unbounded_from; /* any batch fits `unbounded_bytes` */
     uint64_t unbounded_bytes;
+    uint64_t least_bytes; /* with which one example fits */
 } searcher;
 
 static void remember(searcher *search, probe made)
@@ -67,7 +73,7 @@ static dunlin_status find_least_in(const searcher *search, dunlin_trainer *train
 
 static dunlin_status make_in(searcher *search, dunlin_step_form form, dunlin_error *error)
 {
-    DUNLIN_TRY(dunlin__trainer_make(search->options, &search->trainers[form], error));
+    DUNLIN_TRY(dunlin__trainer_make(&search->options, &search->trainers[form], error));
     search->trainers[form]->form = form;
     search->trainers[form]->is_form_fixed = true;
     return DUNLIN_OK;
@@ -147,13 +153,13 @@ static dunlin_status find_upper(searcher *search, uint64_t budget, probe *low, p
     return DUNLIN_OK;
 }
 
-/* 0: not even one. */
+/* By the fixed attempts alone; 1 where they take more. */
 static dunlin_status find_batch(searcher *search, uint64_t budget, int64_t *out_batch,
                                 dunlin_error *error)
 {
     probe low = search->probes[0];
     probe high;
-    *out_batch = 0;
+    *out_batch = 1;
     if (low.least_bytes > budget) {
         return DUNLIN_OK;
     }
@@ -177,11 +183,64 @@ static dunlin_status find_batch(searcher *search, uint64_t budget, int64_t *out_
     return DUNLIN_OK;
 }
 
+/* A larger batch by trials: first far above *in_out_low, then nearer and nearer; *out_high: the
+ * nearest that was tried in vain. */
+static dunlin_status try_beyond(const searcher *search, uint64_t budget, int64_t step,
+                                int64_t *in_out_low, int64_t *out_high, dunlin_error *error)
+{
+    int64_t low = *in_out_low;
+    int64_t high = MAX_BATCH + 1;
+    while (high - low > 1 + low / NEAR) {
+        bool fits = false;
+        step = step < high - low ? step : high - low - 1;
+        DUNLIN_TRY(dunlin__batch_fits(search->net, &search->options, budget, low + step, true,
+                                      &fits, error));
+        if (fits) {
+            low += step;
+            step = high > MAX_BATCH ? 2 * step : step;
+        } else {
+            high = low + step;
+            step = step > ONE_BY_ONE ? step / 4 : step - 1;
+        }
+    }
+    *in_out_low = low;
+    *out_high = high;
+    return DUNLIN_OK;
+}
+
+/* From a batch that has a plan within the budget to a larger one, until one that is at most a part
+ * in NEAR above it has none. What fits beyond one that does not may be missed. */
+static dunlin_status extend(const searcher *search, uint64_t budget, int64_t *in_out_batch,
+                            dunlin_error *error)
+{
+    int64_t low = *in_out_batch;
+    int64_t step = low / 4 + 2;
+    bool fits = true;
+    while (fits) {
+        int64_t high = 0;
+        DUNLIN_TRY(try_beyond(search, budget, step, &low, &high, error));
+        if (high > MAX_BATCH) {
+            break;
+        }
+        DUNLIN_TRY(
+            dunlin__batch_fits(search->net, &search->options, budget, high, false, &fits, error));
+        low = fits ? high : low;
+        step = 1 + low / NEAR;
+    }
+    *in_out_batch = low < MAX_BATCH ? low : INT64_MAX;
+    return DUNLIN_OK;
+}
+
 /* Starts with what one sample takes, and with what any number does where slices can be made. */
 static dunlin_status start(searcher *search, dunlin_error *error)
 {
     probe made;
     DUNLIN_TRY(ask(search, 1, &made, error));
+    search->least_bytes = made.least_bytes;
+    if (dunlin__budget_is_used(&search->options)) {
+        DUNLIN_TRY(
+            dunlin__batch_least(search->net, &search->options, 1, &search->least_bytes, error));
+    }
     /* The largest batch there is costs what two slices cost, if the policy makes any; and with
      * regions in slices of a sample everything may be recomputed from the examples. */
     const dunlin_status status = find_least(search, MAX_BATCH, &search->unbounded_bytes, error);
@@ -201,8 +260,15 @@ static dunlin_status answer(searcher *search, const uint64_t *budgets, int32_t n
         if (budgets[i] == 0 ||
             (search->is_unbounded_from && search->unbounded_bytes <= budgets[i])) {
             out_batches[i] = INT64_MAX;
-        } else {
-            DUNLIN_TRY(find_batch(search, budgets[i], &out_batches[i], error));
+            continue;
+        }
+        if (budgets[i] < search->least_bytes) {
+            out_batches[i] = 0;
+            continue;
+        }
+        DUNLIN_TRY(find_batch(search, budgets[i], &out_batches[i], error));
+        if (dunlin__budget_is_used(&search->options)) {
+            DUNLIN_TRY(extend(search, budgets[i], &out_batches[i], error));
         }
     }
     return DUNLIN_OK;
@@ -212,12 +278,12 @@ static dunlin_status find_all(const dunlin_model *model, const dunlin_trainer_op
                               const uint64_t *budgets, int32_t n, int64_t *out_batches,
                               uint64_t *out_least_bytes, dunlin_error *error)
 {
-    searcher search = {.options = options, .net = &model->net};
+    searcher search = {.net = &model->net};
+    DUNLIN_TRY(dunlin__trainer_take_options(options, &search.options, error));
+    search.options.least_budget_bytes = 0; /* no plans for other budgets are wanted */
     DUNLIN_TRY(make_in(&search, DUNLIN_FORM_TERMS, error));
     const dunlin_status status = answer(&search, budgets, n, out_batches, error);
-    if (search.n_probes > 0) {
-        *out_least_bytes = search.probes[0].least_bytes;
-    }
+    *out_least_bytes = search.least_bytes;
     dunlin_trainer_destroy(search.trainers[DUNLIN_FORM_TERMS]);
     dunlin_trainer_destroy(search.trainers[DUNLIN_FORM_SUMS]);
     if (status == DUNLIN_OK) {
