@@ -300,6 +300,31 @@ Test(partition, bad_options_are_refused)
     dunlin_dataset_close(set);
 }
 
+Test(partition, what_is_null_is_named)
+{
+    dunlin_dataset *set = open_synthetic(2, 4, 1);
+    const dunlin_partition_options options = DUNLIN_PARTITION_OPTIONS_INIT;
+    const struct {
+        const dunlin_dataset *set;
+        const dunlin_partition_options *options;
+        bool has_out;
+        const char *text;
+    } wrong[] = {
+        {NULL, &options, true, "dataset is NULL"},
+        {set, NULL, true, "options is NULL"},
+        {set, &options, false, "out_partition is NULL"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        dunlin_partition *made = NULL;
+        dunlin_error error = {0};
+        cr_expect_eq(dunlin_partition_create(wrong[i].set, wrong[i].options, NULL,
+                                             wrong[i].has_out ? &made : NULL, &error),
+                     DUNLIN_ARGUMENT);
+        cr_expect_str_eq(error.text, wrong[i].text);
+    }
+    dunlin_dataset_close(set);
+}
+
 Test(partition, a_minimum_that_is_asked_for_is_kept)
 {
     dunlin_dataset *set = open_synthetic(10, 60, 1);
