@@ -10,8 +10,6 @@
 #include "net/outputs.h"
 #include "rounded.h"
 
-#include <mem/support.h>
-
 #include <string.h>
 
 bool dunlin__gather_is_rounded(const dunlin_emit *emit, uint32_t value)
