@@ -34,7 +34,7 @@ SHOWN = 20
 
 # Filled by clocks, by the system or by the build, not by what the programs compute.
 LEFT_OUT = re.compile(
-    r"(plan_ms|step_ms\w*|fit_ms|took_ms|given_back_ms|rest_ms|saved_share|anon_growth_bytes|file_growth_bytes|samples_per_s|examples_per_s|cpu_s|\w*wall_s|rss_\w+|cgroup_peak_bytes|commit|cpu_model"
+    r"(plan_ms|step_ms\w*|fit_ms|took_ms|given_back_ms|rest_ms|saved_share|anon_growth_bytes|file_growth_bytes|samples_per_s|examples_per_s|cpu_s|\w*wall_s|rss_\w+|cgroup_peak_bytes|commit|cpu_model|cpu|cores"
     r"|version|measured_\w+|swapped_\w+_ms|\w*clock\w*|pipeline_ready|pipeline_waited\w*|pipeline_direct\w*|bytes_down|bytes_up|data_dir|server_\w+|\w*port|retries|requests\w*|handshakes\w*|\w+_peak|command|time_plan_ms|idle_client_bytes)"
 )
 
