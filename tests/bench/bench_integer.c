@@ -4,6 +4,7 @@
  * the integers are.
  *
  *   bench_integer [--isa NAME] [--network NAME] [--batch N] [--ms N] [--layer TEXT]
+ *                 [--times N --side floats|integers --pass forward|input|weights]
  *
  * --isa: a table of integer kernels ("avx512-vnni" is without the dot product) and the float set
  * that it is of. One thread; time is the process's processor time, the least of repetitions that
@@ -31,7 +32,12 @@ typedef struct bench {
     const char *layer;
     int64_t batch;
     double seconds;
+    long times;       /* nothing is timed: how often `side` does `pass`; -1: all is timed */
+    const char *side; /* "floats" or "integers" */
+    int pass;         /* -1: none was named */
 } bench;
+
+static const char *const PASSES[N_PASSES] = {"forward", "input", "weights"};
 
 typedef struct layer_run {
     dunlin_conv_shape shape;
@@ -214,6 +220,33 @@ static void time_pass(const bench *b, const layer_run *run, int pass, double *ou
     }
 }
 
+static void layer_name(const network *net, const layer *l, char out[64])
+{
+    (void)snprintf(out, 64, "%dx%d %d->%d k%d s%d%s", net->tokens > 0 ? net->tokens : l->in, l->in,
+                   l->in_c, l->out_c, l->kernel, l->stride, l->groups == 0 ? " depthwise" : "");
+}
+
+static void repeat_network(const bench *b, const network *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        layer_run run;
+        char name[64];
+        layer_name(net, &net->layers[i], name);
+        if (b->layer != NULL && strcmp(b->layer, name) != 0) {
+            continue;
+        }
+        layer_open(b, &net->layers[i], net->tokens, &run);
+        for (long n = 0; n < b->times; n++) {
+            if (strcmp(b->side, "floats") == 0) {
+                run_floats(b, &run, b->pass);
+            } else {
+                run_ints(b, &run, b->pass);
+            }
+        }
+        layer_close(&run);
+    }
+}
+
 static void run_network(const bench *b, const network *net)
 {
     double all[2][N_PASSES] = {{0.0}};
@@ -225,9 +258,7 @@ static void run_network(const bench *b, const network *net)
         const layer *l = &net->layers[i];
         layer_run run;
         char name[64];
-        (void)snprintf(name, sizeof name, "%dx%d %d->%d k%d s%d%s",
-                       net->tokens > 0 ? net->tokens : l->in, l->in, l->in_c, l->out_c, l->kernel,
-                       l->stride, l->groups == 0 ? " depthwise" : "");
+        layer_name(net, l, name);
         if (b->layer != NULL && strstr(name, b->layer) == NULL) {
             continue;
         }
@@ -265,7 +296,8 @@ static int usage(const char *what)
 {
     (void)fprintf(stderr,
                   "bench_integer: %s\nusage: bench_integer [--isa NAME] [--network NAME] "
-                  "[--batch N] [--ms N] [--layer TEXT]\n",
+                  "[--batch N] [--ms N] [--layer TEXT] [--times N --side floats|integers "
+                  "--pass forward|input|weights]\n",
                   what);
     return 2;
 }
@@ -275,7 +307,9 @@ int main(int argc, char **argv)
     bench b = {.floats = dunlin__kernels_select(NULL),
                .ints = dunlin__int_kernels_select(NULL),
                .batch = 8,
-               .seconds = 0.1};
+               .seconds = 0.1,
+               .times = -1,
+               .pass = -1};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 >= argc) {
             return usage("an option without a value");
@@ -292,6 +326,14 @@ int main(int argc, char **argv)
             b.seconds = 1e-3 * strtod(value, NULL);
         } else if (strcmp(argv[i], "--layer") == 0) {
             b.layer = value;
+        } else if (strcmp(argv[i], "--times") == 0) {
+            b.times = strtol(value, NULL, 10);
+        } else if (strcmp(argv[i], "--side") == 0) {
+            b.side = value;
+        } else if (strcmp(argv[i], "--pass") == 0) {
+            for (int pass = 0; pass < N_PASSES; pass++) {
+                b.pass = strcmp(value, PASSES[pass]) == 0 ? pass : b.pass;
+            }
         } else {
             return usage("an unknown option");
         }
@@ -302,9 +344,14 @@ int main(int argc, char **argv)
     if (b.batch < 1) {
         return usage("the batch must be at least 1");
     }
+    const bool is_side =
+        b.side != NULL && (strcmp(b.side, "floats") == 0 || strcmp(b.side, "integers") == 0);
+    if (b.times < -1 || (b.times != -1 && (!is_side || b.pass < 0))) {
+        return usage("--times is 0 or more, with --side and --pass");
+    }
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
         if (b.network == NULL || strcmp(b.network, networks[i].name) == 0) {
-            run_network(&b, &networks[i]);
+            (b.times >= 0 ? repeat_network : run_network)(&b, &networks[i]);
         }
     }
     return 0;

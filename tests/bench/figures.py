@@ -12,7 +12,7 @@ commit since then touched a layer that it depends on; `check` does not look at t
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb`, `|us` (of ns) a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
 results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
-results/integers.csv, by integers.py,
+results/integers.csv, by integers.py, results/neon.csv, by neon.py,
 results/secure.csv, by secure.py, results/torch_curve.csv, by torch_curve.py, and results/secagg_thousand.csv, by secagg_thousand.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
@@ -30,6 +30,7 @@ import sys
 import tempfile
 
 import integers_rows
+import neon
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -447,6 +448,7 @@ PARTS = {
     "ablations": ablations_table,
     "compress": compress_table,
     "integers": integers_table,
+    "neon": neon.table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
