@@ -242,8 +242,12 @@ static bool make_op(dunlin_emit *emit, const dunlin_emit_op *from, dunlin_step_o
         params = dunlin__step_pool_copy(&graph->pool, from->params, from->params_bytes);
     }
     uint32_t n_accesses = 0;
-    const dunlin_mem_access *accesses = dunlin__gather_accesses(emit, from, &n_accesses);
-    if (accesses == NULL) {
+    const dunlin_mem_access *accesses = NULL;
+    const dunlin_status gathered = dunlin__gather_accesses(graph, from, &accesses, &n_accesses);
+    if (gathered != DUNLIN_OK) {
+        (void)dunlin__emit_fail(emit, gathered,
+                                gathered == DUNLIN_OVERFLOW ? "the op touches too many tensors"
+                                                            : "no memory for the graph of a step");
         return false;
     }
     const char *name = dunlin__step_pool_text(&graph->pool, emit->node_name, from->suffix);

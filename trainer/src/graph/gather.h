@@ -40,9 +40,12 @@ void dunlin__gather_emit(dunlin_emit *emit, uint32_t node_index);
 /*
  * The accesses of an op in the graph's pool: those of its kernel, in which the first member stands
  * in for what is gathered, then reads of all members, then, if there are any, those of the kernel
- * as they are (dunlin__step_own()). `out_n`: of the first two. NULL: it has failed.
+ * as they are (dunlin__step_own()). `out_n`: of the first two. OVERFLOW: the op touches too many;
+ * MEMORY.
  */
-const dunlin_mem_access *dunlin__gather_accesses(dunlin_emit *emit, const dunlin_emit_op *op,
-                                                 uint32_t *out_n);
+DUNLIN_NODISCARD dunlin_status dunlin__gather_accesses(dunlin_step_graph *graph,
+                                                       const dunlin_emit_op *op,
+                                                       const dunlin_mem_access **out_accesses,
+                                                       uint32_t *out_n);
 
 #endif
