@@ -83,6 +83,17 @@ static void add_batches(const json_t *rows, const char *planner, const char *con
     }
 }
 
+/* The cases, a network in a budget, in which a planner can take any batch. */
+static int count_any(const json_t *rows, const char *planner)
+{
+    int n = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        n += claim_is(row, "policy", planner) && claim_number(row, "is_any") > 0.0 ? 1 : 0;
+    }
+    return n;
+}
+
 static void add_batch_rows(const named_tables *of, json_t *out)
 {
     static const char *const pool[] = {"pool"};
@@ -116,10 +127,15 @@ static void add_batch_rows(const named_tables *of, json_t *out)
                     all[i].model, &sum);
         begin_differs(of, rows, differs);
         const size_t n = strlen(differs);
-        (void)snprintf(differs + n, sizeof differs - n, "%s",
-                       is_rivals ? "; networks whose batch is bounded"
-                                 : "; beside the policy pool, which shares memory as MNN does; "
-                                   "\"any\" counts as 65536");
+        if (is_rivals) {
+            (void)snprintf(differs + n, sizeof differs - n,
+                           "; where the batch is bounded: in %d more any batch fits",
+                           count_any(rows, all[i].planner));
+        } else {
+            (void)snprintf(differs + n, sizeof differs - n, "%s",
+                           "; beside the policy pool, which shares memory as MNN does; "
+                           "\"any\" counts as 65536");
+        }
         claims_add_row(out, MELON, &all[i].what, &sum, NULL, differs);
     }
 }

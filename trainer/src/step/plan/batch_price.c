@@ -16,7 +16,7 @@
 #include <math.h>
 
 #define DENSE 32       /* up to here every batch has its price */
-#define COARSE 4096    /* from here on every second power of two */
+#define COARSE 4096    /* from here on every fifth power of two: slices cost what they cost */
 #define FINE 256       /* an answer is found to its 256th part */
 #define BASE_ROUNDS 2  /* of looking beside the fastest */
 #define MAX_PRICES 256 /* plans for one budget */
@@ -102,7 +102,7 @@ static dunlin_status ask(pricer *at, int64_t batch, dunlin_error *error)
 
 static dunlin_status ask_grid(pricer *at, dunlin_error *error)
 {
-    for (int64_t batch = 1; batch < at->most; batch *= batch < COARSE ? 2 : 4) {
+    for (int64_t batch = 1; batch < at->most; batch *= batch < COARSE ? 2 : 32) {
         DUNLIN_TRY(ask(at, batch, error));
     }
     for (int64_t batch = 1; at->most <= DENSE && batch < at->most; batch++) {

@@ -183,24 +183,29 @@ static dunlin_status find_batch(searcher *search, uint64_t budget, int64_t *out_
     return DUNLIN_OK;
 }
 
-/* A larger batch by trials: first far above *in_out_low, then nearer and nearer; *out_high: the
- * nearest that was tried in vain. */
+/* A larger batch by trials: first far above *in_out_low, and if that fits, the largest there is:
+ * where examples are taken in slices, what holds that holds any. Else twice as far each time until
+ * one does not fit, then nearer and nearer; *out_high: the nearest that was tried in vain. */
 static dunlin_status try_beyond(const searcher *search, uint64_t budget, int64_t step,
                                 int64_t *in_out_low, int64_t *out_high, dunlin_error *error)
 {
     int64_t low = *in_out_low;
     int64_t high = MAX_BATCH + 1;
+    bool is_doubling = true;
     while (high - low > 1 + low / NEAR) {
         bool fits = false;
+        const bool is_most = low > *in_out_low && high > MAX_BATCH;
         step = step < high - low ? step : high - low - 1;
-        DUNLIN_TRY(dunlin__batch_fits(search->net, &search->options, budget, low + step, true,
-                                      &fits, error));
+        const int64_t next = is_most ? MAX_BATCH : low + step;
+        DUNLIN_TRY(
+            dunlin__batch_fits(search->net, &search->options, budget, next, true, &fits, error));
         if (fits) {
-            low += step;
-            step = high > MAX_BATCH ? 2 * step : step;
+            low = next;
+            step = is_doubling ? 2 * step : step;
         } else {
-            high = low + step;
-            step = step > ONE_BY_ONE ? step / 4 : step - 1;
+            high = next;
+            is_doubling = is_most;
+            step = is_most ? step : step > ONE_BY_ONE ? step / 4 : step - 1;
         }
     }
     *in_out_low = low;
@@ -209,23 +214,22 @@ static dunlin_status try_beyond(const searcher *search, uint64_t budget, int64_t
 }
 
 /* From a batch that has a plan within the budget to a larger one, until one that is at most a part
- * in NEAR above it has none. What fits beyond one that does not may be missed. */
+ * in NEAR above it has none: mostly the first that is asked for. What fits beyond one that does not
+ * may be missed. */
 static dunlin_status extend(const searcher *search, uint64_t budget, int64_t *in_out_batch,
                             dunlin_error *error)
 {
     int64_t low = *in_out_batch;
-    int64_t step = low / 4 + 2;
-    bool fits = true;
-    while (fits) {
-        int64_t high = 0;
-        DUNLIN_TRY(try_beyond(search, budget, step, &low, &high, error));
-        if (high > MAX_BATCH) {
-            break;
-        }
+    int64_t high = low + 1 + low / NEAR;
+    while (low < MAX_BATCH && high <= MAX_BATCH) {
+        bool fits = false;
         DUNLIN_TRY(
             dunlin__batch_fits(search->net, &search->options, budget, high, false, &fits, error));
-        low = fits ? high : low;
-        step = 1 + low / NEAR;
+        if (!fits) {
+            break;
+        }
+        low = high;
+        DUNLIN_TRY(try_beyond(search, budget, low / 4 + 2, &low, &high, error));
     }
     *in_out_batch = low < MAX_BATCH ? low : INT64_MAX;
     return DUNLIN_OK;
