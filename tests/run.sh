@@ -85,7 +85,8 @@ configure_and_build() {
 }
 
 # What a stage's tests are chosen by.
-asan_tests=(-LE "bench|long|steps")
+asan_tests=(-LE "bench|long|steps|whole")
+asan_whole=(-L whole)
 release_tests=(-L "release|steps")
 # Under emulation: what the instruction set can change; all else is portable C, which --long runs.
 on_arm64='^test_(kernels|kernel_instructions|net|ops|step|golden|golden_groups|golden_pipeline|formats)$'
@@ -161,11 +162,18 @@ do_abi() {
 
 # The stages: one function do_NAME each, and one row of the table, which gives the order.
 do_lint() { tests/lint/lint.sh; }
+do_warnings-clang() {
+    cmake --preset dev-clang && cmake --build --preset dev-clang --target dunlin_proto_generated &&
+        tests/lint/warnings.py build/dev-clang
+}
 do_build-clang() { configure_and_build dev-clang; }
 do_build-asan() { cmake --preset asan && build_for asan -- "${asan_tests[@]}"; }
 do_tests-asan() { run_tests asan "${asan_tests[@]}" -j2; }
-do_build-tsan() { configure_and_build tsan; }
-do_tests-tsan() { run_tests tsan -j2; }
+do_whole-asan() {
+    cmake --preset asan && build_for asan -- "${asan_whole[@]}" && run_tests asan "${asan_whole[@]}" -j2
+}
+do_build-tsan() { cmake --preset tsan && cmake --build --preset tsan --target tests/stress/all; }
+do_tests-tsan() { run_tests tsan -L tsan -j2; }
 do_build-release() { cmake --preset release -DDUNLIN_WERROR=ON && build_for release -- "${release_tests[@]}"; }
 do_tests-release() { run_tests release "${release_tests[@]}" -j2; }
 do_arm64-root() { sdk/package/foreign-root.sh arm64 build/arm64-root; }

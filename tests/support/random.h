@@ -22,8 +22,8 @@ void test_random_fill(float *values, int64_t n, double low, double high, uint64_
 int test_cases(int n);
 
 /* From one case of a long list to the next: an emulator, under which each takes a minute, runs
- * every third, and so does a 32-bit build, whose kernels have half the registers. */
-#if defined(DUNLIN_EMULATED) || UINTPTR_MAX == UINT32_MAX
+ * every third, and so do sanitizers and a 32-bit build, whose kernels have half the registers. */
+#if defined(DUNLIN_EMULATED) || defined(__SANITIZE_ADDRESS__) || UINTPTR_MAX == UINT32_MAX
 #define TEST_STRIDE 3
 #else
 #define TEST_STRIDE 1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What fits, and at which price, as dunlin-train tells it: prices.sh PROGRAM. In the release build only: nearly all of it is
-# planning, which takes minutes with sanitizers.
+# What fits, and at which price, as dunlin-train tells it: prices.sh PROGRAM [long]. In the release build only: nearly all of it
+# is planning, which takes minutes with sanitizers. "long" asks for another ratio and for narrow tensors as well.
 . "$(dirname "$0")/train_lib.sh"
 
 # What fits at any price: more for more, the rate of each, and no budget list elsewhere.
@@ -23,7 +23,7 @@ value max.json time_ratio | grep -q '^[0-9]' || complain "there is no time_ratio
 # What narrow tensors take as floats follows the batch: what is said to fit has a plan.
 narrow="--model mobilenet_v2 --image 32 --storage int8 --budget 60MiB"
 # shellcheck disable=SC2086
-{
+[ "${2:-}" != long ] || {
     run 0 $narrow --max-ratio any --max-batch --json narrow.json
     run 0 $narrow --plan-only --batch "$(value narrow.json max_batch)"
 }
@@ -36,7 +36,7 @@ run 0 --model lenet5 --max-batch --budget 2MiB --json max.json
 grep -q '"max_batch"' max.json || complain "no max_batch"
 
 # The price of a batch: the ratio is kept by both questions, they agree, and say what it is of.
-for ratio in 1.3 5; do
+for ratio in 1.3 ${2:+5}; do
     limit=(--max-ratio "$ratio")
     [ "$ratio" = 1.3 ] && limit=()
     run 0 --model mobilenet_v2 --image 32 --budget 40MiB --max-batch "${limit[@]}" --json max.json
