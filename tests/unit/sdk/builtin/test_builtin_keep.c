@@ -195,6 +195,39 @@ Test(builtin_keep, a_kill_after_any_step_changes_no_bit)
     fake_folder_remove(folder);
 }
 
+/* Of a task that ends after 7 steps: those before the kill count, also where they were all. */
+Test(builtin_keep, a_limit_of_steps_counts_those_before_a_kill)
+{
+    static float whole[MAX_VALUES];
+    static float resumed[MAX_VALUES];
+    dunlin_task task = TASK;
+    char folder[64];
+    char path[128];
+    process p;
+    make_data();
+    fake_folder_make(folder);
+    (void)snprintf(path, sizeof path, "%s/c", folder);
+    task.max_steps = 7;
+    open_process(&p, N_EXAMPLES, 0);
+    load(&p, &task);
+    cr_assert_eq(fit_to_end(&p).n_steps, task.max_steps);
+    save(&p, whole);
+    for (int64_t n = 1; n <= task.max_steps; n += 3) {
+        process q;
+        learn_and_keep(&TASK, n, path);
+        open_process(&q, N_EXAMPLES, 0);
+        load(&q, &task);
+        expect_ok(&q, q.learner.ops->restore(q.learner.self, path));
+        cr_expect_eq(fit_to_end(&q).n_steps, task.max_steps, "kept after %lld", (long long)n);
+        save(&q, resumed);
+        cr_expect_eq(memcmp(whole, resumed, (size_t)p.weights.n_values * sizeof(float)), 0,
+                     "kept after step %lld", (long long)n);
+        close_process(&q);
+    }
+    close_process(&p);
+    fake_folder_remove(folder);
+}
+
 Test(builtin_keep, what_stop_leaves_can_be_kept)
 {
     static float whole[MAX_VALUES];
