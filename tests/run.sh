@@ -163,7 +163,7 @@ do_abi() {
 # The stages: one function do_NAME each, and one row of the table, which gives the order.
 do_lint() { tests/lint/lint.sh; }
 do_warnings-clang() {
-    cmake --preset dev-clang && cmake --build --preset dev-clang --target dunlin_proto_generated &&
+    cmake --preset dev-clang && cmake --build --preset dev-clang --target dunlin_proto_generated dunlin_onnx_generated &&
         tests/lint/warnings.py build/dev-clang
 }
 do_build-clang() { configure_and_build dev-clang; }

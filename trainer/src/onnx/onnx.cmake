@@ -9,5 +9,6 @@ add_custom_command(
   DEPENDS ${onnx_in}/onnx.proto ${onnx_in}/onnx.options
   COMMENT "Compiling the ONNX schema"
   VERBATIM)
+add_custom_target(dunlin_onnx_generated DEPENDS ${onnx_out}/onnx.pb.c ${onnx_out}/onnx.pb.h)
 target_sources(dunlin_trainer PRIVATE ${onnx_out}/onnx.pb.c ${onnx_out}/onnx.pb.h)
 target_include_directories(dunlin_trainer SYSTEM PRIVATE ${onnx_out})
