@@ -183,6 +183,8 @@ ALWAYS_INLINE int32_t vint_count(vint mask)
     return __builtin_popcount(_mm512_movepi32_mask((__m512i)mask));
 #elif defined(__AVX2__)
     return __builtin_popcount((unsigned)_mm256_movemask_ps((__m256)mask));
+#elif USES_ARM
+    return -vaddvq_s32((int32x4_t)mask);
 #else
     int32_t n = 0;
     for (int i = 0; i < VEC; i++) {

@@ -11,11 +11,13 @@ typedef struct int_depthwise_job {
     const int8_t *source;
     int64_t channels, n_taps, groups, n_runs;
     int64_t at_once;     /* pixels that a run takes where they lie together: few channels */
-    int_run *weights;    /* [run of channels][group of taps or tap] */
+    run_group *weights;  /* [run of channels][group of taps or tap] */
     int_run *starts;     /* of each run of channels, then of one pixel's part of a run */
     const int8_t *zeros; /* a pixel of them */
     int_tally *tally;
 } int_depthwise_job;
+
+#define GROUPS_3X3 (RUN_VECTORS == 1 ? 9 : (9 + RUN_GROUP - 1) / RUN_GROUP)
 
 static int64_t depthwise_groups(int64_t n_taps)
 {
@@ -29,12 +31,12 @@ uint64_t K(int_depthwise_bytes)(const dunlin_conv_shape *shape, dunlin_conv_pass
     const int64_t taps = (int64_t)shape->kernel_h * shape->kernel_w;
     const int64_t runs = ceil_div(shape->in_c, RUN_CHANNELS);
     const uint64_t own =
-        (uint64_t)((runs * (depthwise_groups(taps) + 1) + 1) * (int64_t)sizeof(int_run) +
-                   int_room(runs * RUN_CHANNELS));
+        (uint64_t)(runs * depthwise_groups(taps) * (int64_t)sizeof(run_group) +
+                   (runs + 1) * (int64_t)sizeof(int_run) + int_room(runs * RUN_CHANNELS));
     return of_columns > own ? of_columns : own;
 }
 
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
 
 /* A tap's weights from channel c on, again for each pixel that is taken at once. */
 static void copy_weights(const int_depthwise_job *job, int64_t tap, int64_t c, int64_t n,
@@ -50,8 +52,7 @@ static void pack_run(const int_depthwise_job *job, int64_t run)
 {
     const int64_t c = run * RUN_CHANNELS;
     const int64_t n = min_i64(RUN_CHANNELS, job->channels - c);
-    const vint ones = (vint){0} + 0x01010101;
-    int_run *to = job->weights + run * job->groups;
+    run_group *to = job->weights + run * job->groups;
     int_run start = {{{0}}};
     for (int64_t g = 0; g < job->groups; g++) {
         int8_t taps[RUN_GROUP][RUN_CHANNELS] = {{0}};
@@ -64,9 +65,7 @@ static void pack_run(const int_depthwise_job *job, int64_t run)
             }
         }
         to[g] = run_rows(rows, 0, RUN_CHANNELS, 0);
-        for (int j = 0; j < RUN_VECTORS; j++) {
-            start.of[j] = vdot(start.of[j], ones, to[g].of[j]);
-        }
+        start = run_total(start, &to[g]);
     }
     int_run one = start;
     for (int j = 0; j < RUN_VECTORS; j++) {
@@ -85,14 +84,11 @@ static void pack_run(const int_depthwise_job *job, int64_t run)
 ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const *taps, int64_t run,
                                int64_t n, int_run sums, int64_t groups)
 {
-    const int_run *weights = job->weights + run * job->groups;
+    const run_group *weights = job->weights + run * job->groups;
     for (int64_t g = 0; g < groups; g++) {
-        const int_run x =
+        const run_group x =
             run_rows(taps + g * RUN_GROUP, run * RUN_CHANNELS, n, (int8_t)-DOT_OFFSET);
-        UNROLL
-        for (int j = 0; j < RUN_VECTORS; j++) {
-            sums.of[j] = vdot(sums.of[j], x.of[j], weights[g].of[j]);
-        }
+        sums = run_dot(sums, &x, &weights[g]);
     }
     return sums;
 }
@@ -116,7 +112,7 @@ static void pack_run(const int_depthwise_job *job, int64_t run)
 ALWAYS_INLINE int_run run_sums(const int_depthwise_job *job, const int8_t *const *taps, int64_t run,
                                int64_t n, int_run sums, int64_t groups)
 {
-    const int_run *weights = job->weights + run * job->groups;
+    const run_group *weights = job->weights + run * job->groups;
     for (int64_t tap = 0; tap < groups; tap++) {
         sums.of[0] += vint_chars(taps[tap] + run * RUN_CHANNELS, (int32_t)n) * weights[tap].of[0];
     }
@@ -190,9 +186,11 @@ ALWAYS_INLINE void depthwise_pixel(const int_depthwise_job *job, const int8_t *c
         const int64_t c = run * RUN_CHANNELS;
         const int64_t n = min_i64(RUN_CHANNELS, job->channels - c) * pixels;
         const bool is_part = pixels < job->at_once;
-        int_run sums =
-            run_sums(job, taps, run, n, job->starts[is_part ? job->n_runs : run], groups);
-#if DOT_OFFSET != 0
+        const int_run start = job->starts[is_part ? job->n_runs : run];
+        const int_run sums = n == RUN_CHANNELS /* no load looks at n */
+                                 ? run_sums(job, taps, run, RUN_CHANNELS, start, groups)
+                                 : run_sums(job, taps, run, n, start, groups);
+#if RUN_VECTORS > 1
         if (target->addend == NULL && target->real == NULL) {
             run_finish(target, &sums, at + c, n, (run_count *)count);
             continue;
@@ -215,7 +213,7 @@ static void depthwise_task(void *ctx, size_t task)
     tap_line taps;
     memset(&taps, 0, sizeof taps);
     int_target target = int_target_of(call, job->is_input_grad);
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
     run_count count = {{0}, 0};
 #else
     int count = 0;
@@ -227,13 +225,13 @@ static void depthwise_task(void *ctx, size_t task)
         pixels =
             last < view->w.n_grid && is_inner(view, u) && is_inner(view, last) ? job->at_once : 1;
         next_taps(job, source, t, u, pixels, &taps);
-        if (job->groups == 3) { /* 3x3 in groups of four */
-            depthwise_pixel(job, taps.at, at, pixels, &target, &count, 3);
+        if (job->groups == GROUPS_3X3) {
+            depthwise_pixel(job, taps.at, at, pixels, &target, &count, GROUPS_3X3);
         } else {
             depthwise_pixel(job, taps.at, at, pixels, &target, &count, job->groups);
         }
     }
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
     count_close(&count, &target);
 #endif
     int_target_take(&target, job->tally);
@@ -258,7 +256,7 @@ void K(int_depthwise)(const dunlin_int_conv_call *call, const conv_view *view, b
     job.at_once = is_together ? RUN_CHANNELS / job.channels : 1;
     job.n_runs = ceil_div(job.channels, RUN_CHANNELS);
     job.starts = (int_run *)call->workspace;
-    job.weights = job.starts + job.n_runs + 1;
+    job.weights = (run_group *)(void *)(job.starts + job.n_runs + 1);
     int8_t *zeros = (int8_t *)(void *)(job.weights + job.n_runs * job.groups);
     memset(zeros, 0, (size_t)(job.n_runs * RUN_CHANNELS));
     job.zeros = zeros;

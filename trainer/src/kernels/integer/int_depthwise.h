@@ -3,20 +3,23 @@
  *
  * With x86's dot product the four taps (weight gradient: pixels) of a group are four rows of bytes
  * that are laid side by side within lanes of 16 bytes, and packing the rounded sums undoes just
- * that order. Without it a run is one vector of int32.
+ * that order. On arm64, with a dot product or without, a group is two rows: their products are
+ * added in 16 bits, which hold two of values within DUNLIN_INT_MOST, and then to the sums; a dot
+ * product would need its rows laid side by side first, which takes more. Else a run is one vector
+ * of int32.
  */
 #ifndef DUNLIN_KERNELS_INT_DEPTHWISE_H
 #define DUNLIN_KERNELS_INT_DEPTHWISE_H
 
 #include "int_conv.h"
 
-#if DOT_OFFSET != 0
+#if DOT_OFFSET != 0 || USES_ARM
 #define RUN_VECTORS 4
 #else
 #define RUN_VECTORS 1
 #endif
 #define RUN_CHANNELS (RUN_VECTORS * VEC)
-#define RUN_GROUP 4 /* rows of bytes that are taken at once */
+#define RUN_GROUP (USES_ARM ? 2 : 4) /* rows of bytes that are taken at once */
 
 /* Taps at most: a pixel's pointers to them stand on the stack. */
 #define INT_DEPTHWISE_TAPS 225
@@ -25,7 +28,7 @@ typedef struct int_run {
     vint of[RUN_VECTORS];
 } int_run;
 
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
 
 typedef int8_t vwide __attribute__((vector_size(RUN_CHANNELS)));
 
@@ -58,6 +61,63 @@ ALWAYS_INLINE void run_store(int8_t *p, vwide v, int64_t n)
 #endif
 }
 
+#if USES_ARM
+
+/* The rows of a group. */
+typedef struct run_group {
+    vwide of[RUN_GROUP];
+} run_group;
+
+/* From int32 to int8, what is beyond as the last there is; in the order of channels. */
+ALWAYS_INLINE vwide run_pack(const int_run *run)
+{
+    const int16x8_t low =
+        vcombine_s16(vqmovn_s32((int32x4_t)run->of[0]), vqmovn_s32((int32x4_t)run->of[1]));
+    const int16x8_t high =
+        vcombine_s16(vqmovn_s32((int32x4_t)run->of[2]), vqmovn_s32((int32x4_t)run->of[3]));
+    return (vwide)vcombine_s8(vqmovn_s16(low), vqmovn_s16(high));
+}
+
+ALWAYS_INLINE vwide run_within(vwide v, int8_t low, int8_t high)
+{
+    return (vwide)vminq_s8(vmaxq_s8((int8x16_t)v, vdupq_n_s8(low)), vdupq_n_s8(high));
+}
+
+/* The rows of a group at `rows` from channel c on, n channels of them. */
+ALWAYS_INLINE run_group run_rows(const int8_t *const *rows, int64_t c, int64_t n, int8_t flip)
+{
+    (void)flip;
+    return (run_group){{run_load(rows[0] + c, n), run_load(rows[1] + c, n)}};
+}
+
+/* The sums and the products of two groups. */
+ALWAYS_INLINE int_run run_dot(int_run sums, const run_group *a, const run_group *b)
+{
+    const int8x16_t a0 = (int8x16_t)a->of[0];
+    const int8x16_t a1 = (int8x16_t)a->of[1];
+    const int8x16_t b0 = (int8x16_t)b->of[0];
+    const int8x16_t b1 = (int8x16_t)b->of[1];
+    const int16x8_t low =
+        vmlal_s8(vmull_s8(vget_low_s8(a0), vget_low_s8(b0)), vget_low_s8(a1), vget_low_s8(b1));
+    const int16x8_t high = vmlal_high_s8(vmull_high_s8(a0, b0), a1, b1);
+    return (int_run){{(vint)vaddw_s16((int32x4_t)sums.of[0], vget_low_s16(low)),
+                      (vint)vaddw_high_s16((int32x4_t)sums.of[1], low),
+                      (vint)vaddw_s16((int32x4_t)sums.of[2], vget_low_s16(high)),
+                      (vint)vaddw_high_s16((int32x4_t)sums.of[3], high)}};
+}
+
+/* What DOT_OFFSET is times of: nothing. */
+ALWAYS_INLINE int_run run_total(int_run sums, const run_group *rows)
+{
+    (void)rows;
+    return sums;
+}
+
+#else
+
+/* The rows of a group, side by side. */
+typedef int_run run_group;
+
 #if VEC == 16
 #define WIDE(op, a, b) ((vwide)_mm512_##op((__m512i)(a), (__m512i)(b)))
 #else
@@ -85,13 +145,41 @@ ALWAYS_INLINE vwide run_pack(const int_run *run)
     return WIDE(packs_epi16, low, high);
 }
 
-/* Four rows at `rows` from channel c on, n of them. */
+ALWAYS_INLINE vwide run_within(vwide v, int8_t low, int8_t high)
+{
+    return WIDE(min_epi8, WIDE(max_epi8, v, (vwide){0} + low), (vwide){0} + high);
+}
+
+/* The rows of a group at `rows` from channel c on, n channels of them. */
 ALWAYS_INLINE int_run run_rows(const int8_t *const *rows, int64_t c, int64_t n, int8_t flip)
 {
     const vwide with = (vwide){0} + flip;
     return run_interleave(run_load(rows[0] + c, n) ^ with, run_load(rows[1] + c, n) ^ with,
                           run_load(rows[2] + c, n) ^ with, run_load(rows[3] + c, n) ^ with);
 }
+
+/* The sums and the products of two groups. */
+ALWAYS_INLINE int_run run_dot(int_run sums, const run_group *a, const run_group *b)
+{
+    UNROLL
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        sums.of[j] = vdot(sums.of[j], a->of[j], b->of[j]);
+    }
+    return sums;
+}
+
+/* The sums and those of the rows: what DOT_OFFSET is times of. */
+ALWAYS_INLINE int_run run_total(int_run sums, const run_group *rows)
+{
+    const vint ones = (vint){0} + 0x01010101;
+    UNROLL
+    for (int j = 0; j < RUN_VECTORS; j++) {
+        sums.of[j] = vdot(sums.of[j], ones, rows->of[j]);
+    }
+    return sums;
+}
+
+#endif
 
 /* What runs have counted. */
 typedef struct run_count {
@@ -125,8 +213,7 @@ ALWAYS_INLINE void run_finish(const int_target *target, const int_run *sums, int
         return;
     }
     vwide bytes = run_pack(&q); /* what is beyond saturates */
-    bytes = WIDE(max_epi8, bytes, (vwide){0} + (int8_t)target->low);
-    bytes = WIDE(min_epi8, bytes, (vwide){0} + (int8_t)target->high);
+    bytes = run_within(bytes, (int8_t)target->low, (int8_t)target->high);
     if (target->mask != NULL) {
         const int32_t high = target->mask_high > 128 ? 127 : target->mask_high - 1;
         const vwide mask = run_load(target->mask + at, n);
@@ -152,6 +239,8 @@ ALWAYS_INLINE void run_ints(const int_run *run, int32_t *out)
 }
 
 #else
+
+typedef int_run run_group;
 
 ALWAYS_INLINE void run_ints(const int_run *run, int32_t *out)
 {

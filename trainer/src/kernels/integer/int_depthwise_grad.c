@@ -1,6 +1,6 @@
 /*
  * int_depthwise_grad.c - the weight gradient of depthwise convolutions in integers: for each tap
- * and run of channels the sum over all pixels, four of a line at a time.
+ * and run of channels the sum over all pixels, a group of a line at a time.
  */
 #include "int_columns.h"
 
@@ -31,20 +31,16 @@ static const int8_t *source_at(const int_depthwise_grad_job *job, const grad_lin
                : job->zeros;
 }
 
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
 
-/* Two sums: of (x + DOT_OFFSET) dy and of dy, over RUN_GROUP rows. */
+/* Two sums: of (x + DOT_OFFSET) dy and, where that is not 0, of dy, over RUN_GROUP rows. */
 ALWAYS_INLINE void add_group(const int8_t *const *x, const int8_t *const *dy, int64_t c, int64_t n,
                              int_run *sums, int_run *sums_dy)
 {
-    const vint ones = (vint){0} + 0x01010101;
-    const int_run a = run_rows(x, c, n, (int8_t)-DOT_OFFSET);
-    const int_run b = run_rows(dy, c, n, 0);
-    UNROLL
-    for (int j = 0; j < RUN_VECTORS; j++) {
-        sums->of[j] = vdot(sums->of[j], a.of[j], b.of[j]);
-        sums_dy->of[j] = vdot(sums_dy->of[j], ones, b.of[j]);
-    }
+    const run_group a = run_rows(x, c, n, (int8_t)-DOT_OFFSET);
+    const run_group b = run_rows(dy, c, n, 0);
+    *sums = run_dot(*sums, &a, &b);
+    *sums_dy = run_total(*sums_dy, &b);
 }
 
 /* A group of rows of `pixels` pixels each, all in the source. */
@@ -55,8 +51,13 @@ ALWAYS_INLINE void add_inner(const int_depthwise_grad_job *job, const grad_line 
     const int64_t dy_step = job->channels * pixels;
     const int8_t *x0 = line->x + (line->x0 + u * job->view.w.step) * job->channels;
     const int8_t *dy0 = line->dy + u * job->channels;
-    const int8_t *x[RUN_GROUP] = {x0, x0 + step, x0 + 2 * step, x0 + 3 * step};
-    const int8_t *dy[RUN_GROUP] = {dy0, dy0 + dy_step, dy0 + 2 * dy_step, dy0 + 3 * dy_step};
+    const int8_t *x[RUN_GROUP];
+    const int8_t *dy[RUN_GROUP];
+    UNROLL
+    for (int64_t i = 0; i < RUN_GROUP; i++) {
+        x[i] = x0 + i * step;
+        dy[i] = dy0 + i * dy_step;
+    }
     add_group(x, dy, line->c, line->n * pixels, sums, sums_dy);
 }
 
