@@ -7,7 +7,6 @@ MNIST by writer (60 devices, 20 a round, 30 rounds), CIFAR-10 in JPEG (20 device
 rounds, so that three seeds of all take half an hour of processor time). `accuracy` is that after the last round, `accuracy_5` the mean of the
 last five.
 """
-import csv
 import json
 import pathlib
 import resource
@@ -15,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import kept_rows
 
 DATA = {
     "mnist_writers": "--clients 60 --cohort 20 --rounds 30 --dataset mnist_writers --partition writers --lr 0.05",
@@ -65,19 +66,16 @@ def summary(rows):
 def main():
     programs = pathlib.Path(sys.argv[1])
     path = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent / "results" / "compress.csv")
-    rows = list(csv.DictReader(path.open())) if path.exists() else []
-    done = {(row["dataset"], row["compress"], int(row["seed"])) for row in rows}
+    found = kept_rows.read(path)
+    done = {(row["dataset"], row["compress"], int(row["seed"])) for row in found}
     for dataset in DATA:
         for seed in SEEDS:
             for side in SIDES:
                 if (dataset, side or "none", seed) in done:
                     continue
-                rows.append(run(programs, dataset, side, seed))
-                with path.open("w", newline="") as file:
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
-    summary(rows)
+                found.append(run(programs, dataset, side, seed))
+                kept_rows.append(path, COLUMNS, found[-1])
+    summary(found)
 
 
 if __name__ == "__main__":

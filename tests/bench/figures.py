@@ -30,6 +30,7 @@ import sys
 import tempfile
 
 import integers_rows
+import kept_rows
 import neon
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -359,7 +360,7 @@ def compress_table():
 
 def integers_table():
     """Each precision beside float32 with the same recipe, and float32 beside PyTorch's: means over the seeds, and each seed's points."""
-    table = integers_rows.read(INTEGERS)
+    table = kept_rows.read(INTEGERS)
     if not table:
         return ["(no row yet)"]
     names = {"lenet5": "LeNet-5, Fashion-MNIST", "vgg11": "VGG-11, CIFAR-10 (JPEG)", "writers": "LeNet-5, MNIST by writer, federated"}

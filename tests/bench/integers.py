@@ -13,7 +13,6 @@ float32, the mean over the seeds that have both, beside the bar. "torch" among t
 with the same first weights and recipe (integers_torch.py): how far our float32 is from it. Needs python3-numpy and python3-onnx.
 """
 import argparse
-import csv
 import datetime
 import json
 import os
@@ -22,9 +21,10 @@ import resource
 import subprocess
 import tempfile
 
+import kept_rows
 import numpy as np
 import onnx
-from integers_rows import BARS, FROM_TORCH, pairs, read
+from integers_rows import BARS, FROM_TORCH, pairs
 from onnx import helper, numpy_helper
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -134,15 +134,6 @@ def run(programs, options, series, precision, seed):
             "command": " ".join([pathlib.Path(command[0]).name] + command[1:]).replace(name + "/", "")}
 
 
-def append(path, row):
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def tell(rows, options, series, precision):
     """Points below float32: the mean over the seeds that have both."""
     both = pairs(rows, series, *length_of(options, series), precision)
@@ -177,15 +168,15 @@ def main():
                 if precision == "torch" and series == "writers":
                     continue  # there is no PyTorch of it
                 key = [series, precision, str(seed), *length_of(options, series)]
-                if any([row[name] for name in KEY] == key for row in read(options.csv)):
+                if any([row[name] for name in KEY] == key for row in kept_rows.read(options.csv)):
                     continue
                 row = run(options.programs, options, series, precision, seed)
-                append(options.csv, row)
+                kept_rows.append(options.csv, COLUMNS, row)
                 print(series, precision, seed, row["accuracy"], flush=True)
     for series in series_wanted:
         for precision in precisions:
             if precision != "fp32":
-                tell(read(options.csv), options, series, precision)
+                tell(kept_rows.read(options.csv), options, series, precision)
 
 
 if __name__ == "__main__":

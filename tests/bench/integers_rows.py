@@ -1,15 +1,6 @@
 """The rows of results/integers.csv, which integers.py appends: what of them belongs together, and their bars."""
-import csv
-
 BARS = {"vgg11": 2.7, "lenet5": 1.0, "writers": 2.2}  # points below float32 at most, of niti
 FROM_TORCH = 2.0  # points that our float32 is from PyTorch's at most, either way
-
-
-def read(path):
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def pairs(rows, series, epochs, examples, precision):

@@ -19,12 +19,13 @@ import collections
 import csv
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+
+import kept_rows
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 
@@ -265,19 +266,11 @@ def rows_of(options, task, recipe, seed, log):
 
 
 def is_there(options, key):
-    if not os.path.exists(options.csv):
-        return False
-    with open(options.csv, newline="") as file:
-        return any(tuple(row[name] for name in KEY) == key for row in csv.DictReader(file))
+    return any(tuple(row[name] for name in KEY) == key for row in kept_rows.read(options.csv))
 
 
 def add_row(options, key, numbers):
-    is_new = not os.path.exists(options.csv)
-    with open(options.csv, "a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if is_new:
-            writer.writerow(COLUMNS)
-        writer.writerow([*key, *("%.6g" % number for number in numbers)])
+    kept_rows.append(options.csv, COLUMNS, dict(zip(COLUMNS, [*key, *("%.6g" % number for number in numbers)], strict=True)))
 
 
 def compare(options, task, seed):

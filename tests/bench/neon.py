@@ -6,11 +6,12 @@ the program does it never and once, and the difference is what it takes, start-u
 float32 is as shipped, Winograd included. A count of instructions tells nothing of a core's ports, caches and widths: it is no time. Rows that
 the CSV has are not counted again. `figures.py write` makes a table of results/neon.csv. Needs qemu-aarch64.
 """
-import csv
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+import kept_rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "neon.csv"
@@ -38,17 +39,10 @@ def executed(program, root, network, layer, isa, side, which, times):
         return sum(block.count(b"\n") for block in iter(lambda: log.read(1 << 20), b""))
 
 
-def read(path=RESULTS):
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def table():
     """Lines of Markdown: how many instructions of float32 go into one of the integers', pass by pass."""
-    rows = {tuple(row[name] for name in KEY): row for row in read()}
-    if not rows:
+    found = {tuple(row[name] for name in KEY): row for row in kept_rows.read(RESULTS)}
+    if not found:
         return ["(no row yet)"]
     lines = ["| layer, one image | " + " | ".join("%s, %s" % (which, name) for name in SETS.values() for which in PASSES) + " | commit |",
              "|" + "---|" * (2 + len(SETS) * len(PASSES))]  # fmt: skip
@@ -56,7 +50,7 @@ def table():
         cells, commits = [], set()
         for isa in SETS:
             for which in PASSES:
-                row = rows.get((layer, which, isa))
+                row = found.get((layer, which, isa))
                 cells.append("%.2f" % (int(row["float32"]) / int(row["integers"])) if row else "")
                 commits |= {row["commit"]} if row else set()
         lines.append("| %s | %s | %s |" % (layer, " | ".join(cells), ", ".join(sorted(commits))))
@@ -68,7 +62,7 @@ def main():
         print(__doc__.strip())
         return 2
     path = pathlib.Path(sys.argv[3]) if len(sys.argv) == 4 else RESULTS
-    known = {tuple(row[name] for name in KEY) for row in read(path)}
+    known = {tuple(row[name] for name in KEY) for row in kept_rows.read(path)}
     commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True).stdout.strip()
     for network, layer, name in LAYERS:
         never = None  # what the program takes without the pass: the same whatever the pass and side are
@@ -82,12 +76,7 @@ def main():
                 floats = floats or executed(*one, "floats", which, 1) - never
                 integers = executed(*one, "integers", which, 1) - never
                 row = dict(zip(COLUMNS, (name, which, isa, floats, integers, commit), strict=True))
-                is_new = not path.exists()
-                with path.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                    if is_new:
-                        writer.writeheader()
-                    writer.writerow(row)
+                kept_rows.append(path, COLUMNS, row)
                 print(name, which, isa, "%.2f" % (row["float32"] / row["integers"]), flush=True)
     return 0
 

@@ -11,7 +11,6 @@ A row is written as soon as it is known, and one that is there is not measured a
 python3-torchvision and python3-pil.
 """
 import argparse
-import csv
 import datetime
 import json
 import math
@@ -22,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import kept_rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCH, RATE, MOMENTUM, DECAY, WARMUP, PADDING = 128, 0.01, 0.9, 5e-4, 100, 4
@@ -49,24 +50,16 @@ class Table:
         self.path = path
 
     def rows(self):
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="") as file:
-            return list(csv.DictReader(file))
+        return kept_rows.read(self.path)
 
     def has(self, **key):
         wanted = {name: str(key.get(name, "")) for name in KEY}
         return any(all(row[name] == wanted[name] for name in KEY) for row in self.rows())
 
     def add(self, **row):
-        is_new = not self.path.exists()
         row.setdefault("processor", processor())
         row.setdefault("date", datetime.date.today().isoformat())
-        with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            if is_new:
-                writer.writeheader()
-            writer.writerow(row)
+        kept_rows.append(self.path, COLUMNS, row)
         print({name: value for name, value in row.items() if name not in ("command", "processor", "version")}, flush=True)
 
 

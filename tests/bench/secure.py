@@ -10,13 +10,14 @@ bound, since a draw of finer ones takes longer. Noise is secret, so an accuracy 
 that in the middle of the rounds. Processor time is that of all devices and the server. The bound is about the
 length of the longest updates: 0.3 in its place cost 20 points of accuracy by itself.
 """
-import csv
 import json
 import pathlib
 import resource
 import subprocess
 import sys
 import tempfile
+
+import kept_rows
 
 CLIENTS, COHORT, ROUNDS, APART, CLIP, DELTA = 360, 120, 12, 3, 1.0, "1e-5"
 FLEET = ("--serve --clients %d --cohort %d --dataset mnist_writers --partition writers --model lenet5 --batch 16 --lr 0.1 --threads 2"
@@ -92,19 +93,16 @@ def main():
     path = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parent / "results" / "secure.csv")
     n_rounds = int(sys.argv[3]) if len(sys.argv) > 3 else ROUNDS
     only = sys.argv[4].split(",") if len(sys.argv) > 4 else SIDES
-    rows = list(csv.DictReader(path.open())) if path.exists() else []
-    done = {(row["side"], row["seed"]) for row in rows}
+    found = kept_rows.read(path)
+    done = {(row["side"], row["seed"]) for row in found}
     for seed in SEEDS:
         for side in SIDES:
             if (side, str(seed)) in done or side not in only:
                 continue
-            rows.append({key: str(value) for key, value in run(programs, side, seed, n_rounds).items()})
-            with path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            print(rows[-1], flush=True)
-    summary([{key: row.get(key, "") for key in COLUMNS} for row in rows])
+            found.append({key: str(value) for key, value in run(programs, side, seed, n_rounds).items()})
+            kept_rows.append(path, COLUMNS, found[-1])
+            print(found[-1], flush=True)
+    summary([{key: row.get(key, "") for key in COLUMNS} for row in found])
 
 
 if __name__ == "__main__":
