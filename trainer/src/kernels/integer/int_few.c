@@ -4,25 +4,32 @@
  * side by side in registers, as depthwise convolutions do it, and the sums wait in a room of the
  * workspace.
  *
- * Only x86's dot product has it. A row of ones gives the columns' sums, DOT_OFFSET times which is
- * taken off.
+ * x86's dot product and arm64 have it. Where DOT_OFFSET is not 0 a row of ones gives the columns'
+ * sums, DOT_OFFSET times which is taken off.
  */
 #include "int_few.h"
 
 #include "int_depthwise.h"
 
-#if DOT_OFFSET != 0
+#if RUN_VECTORS > 1
 
+#if USES_ARM /* packing takes six instructions a weight, and products of packed weights fewer */
+#define FEW_MOST 8
+#define FEW_LEAST_BYTES 256
+#else
 #define FEW_MOST 32                        /* rows; more are worth packing weights */
 #define FEW_LEAST_BYTES (INT64_C(1) << 20) /* of weights; fewer fit in a cache packed */
+#endif
+#define FEW_ONES (DOT_OFFSET != 0 ? 1 : 0) /* rows of ones */
 #define FEW_DEPTH 64                       /* rows of the weights at once */
 #define FEW_COLUMNS 256                    /* of a unit */
-#define FEW_REGISTERS (VEC == 16 ? 6 : 2)  /* rows of sums that registers hold */
-#define FEW_HEIGHT 6                       /* the most of these */
+/* Rows of sums that registers hold. */
+#define FEW_REGISTERS (VEC == 16 ? 6 : USES_ARM ? 4 : 2)
+#define FEW_HEIGHT 6 /* the most of these */
 
 typedef struct few_job {
     const int_few *few;
-    const dot_a *a; /* n_rows rows, then one of ones */
+    const dot_a *a; /* n_rows rows, then FEW_ONES of ones */
     int64_t depth;
     shares shared;
 } few_job;
@@ -34,6 +41,20 @@ typedef struct few_part {
     int64_t row;
     int64_t column, n;
 } few_part;
+
+/* A group of a row of A, the same for all columns. */
+#if USES_ARM
+ALWAYS_INLINE run_group few_spread(const dot_a *p)
+{
+    return (run_group){{(vwide){0} + p[0], (vwide){0} + p[1]}};
+}
+#else
+ALWAYS_INLINE run_group few_spread(const dot_a *p)
+{
+    const vint x = (vint)vdot_spread(p);
+    return (run_group){{x, x, x, x}};
+}
+#endif
 
 ALWAYS_INLINE void few_tile(const few_job *job, const few_part *part, int height, int_run *sums)
 {
@@ -53,14 +74,11 @@ ALWAYS_INLINE void few_tile(const few_job *job, const few_part *part, int height
         for (int64_t g = 0; g < RUN_GROUP; g++) { /* those past the last meet zeros */
             rows[g] = job->few->call->w + min_i64(k + g, job->depth - 1) * width;
         }
-        const int_run w = run_rows(rows, column, n, 0);
+        const run_group w = run_rows(rows, column, n, 0);
         UNROLL
         for (int i = 0; i < height; i++) {
-            const vint x = (vint)vdot_spread(a + i * pitch + k);
-            UNROLL
-            for (int j = 0; j < RUN_VECTORS; j++) {
-                of[i].of[j] = vdot(of[i].of[j], x, w.of[j]);
-            }
+            const run_group x = few_spread(a + i * pitch + k);
+            of[i] = run_dot(of[i], &x, &w);
         }
     }
     UNROLL
@@ -89,7 +107,7 @@ static const few_fn few_fns[FEW_HEIGHT] = {few_1, few_2, few_3, few_4, few_5, fe
 /* All rows of a run of columns: [row] of sums. */
 static void few_run(const few_job *job, int64_t k, int64_t column, int64_t n, int_run *sums)
 {
-    const int64_t n_rows = job->few->n_rows + 1;
+    const int64_t n_rows = job->few->n_rows + FEW_ONES;
     const int64_t n_passes = ceil_div(n_rows, FEW_REGISTERS);
     const int64_t end = min_i64(k + FEW_DEPTH, job->depth);
     for (int64_t pass = 0; pass < n_passes; pass++) {
@@ -109,7 +127,7 @@ static void few_store(const few_job *job, const int_run *sums, int64_t column, i
     for (int64_t row = 0; row < n_rows; row++) {
         int32_t ints[RUN_CHANNELS];
         int_run run = sums[row];
-        for (int j = 0; j < RUN_VECTORS; j++) {
+        for (int j = 0; FEW_ONES != 0 && j < RUN_VECTORS; j++) {
             run.of[j] -= sums[n_rows].of[j] * DOT_OFFSET;
         }
         run_ints(&run, ints);
@@ -141,22 +159,23 @@ static void few_task(void *ctx, size_t slot)
         const int64_t first = unit * FEW_COLUMNS;
         const int64_t end = min_i64(width, first + FEW_COLUMNS);
         memset(sums, 0,
-               (size_t)(ceil_div(end - first, RUN_CHANNELS) * (few->n_rows + 1)) * sizeof *sums);
+               (size_t)(ceil_div(end - first, RUN_CHANNELS) * (few->n_rows + FEW_ONES)) *
+                   sizeof *sums);
         for (int64_t k = 0; k < job->depth; k += FEW_DEPTH) {
             int_run *of = sums;
-            for (int64_t c = first; c < end; c += RUN_CHANNELS, of += few->n_rows + 1) {
+            for (int64_t c = first; c < end; c += RUN_CHANNELS, of += few->n_rows + FEW_ONES) {
                 few_run(job, k, c, min_i64(RUN_CHANNELS, end - c), of);
             }
         }
         const int_run *of = sums;
-        for (int64_t c = first; c < end; c += RUN_CHANNELS, of += few->n_rows + 1) {
+        for (int64_t c = first; c < end; c += RUN_CHANNELS, of += few->n_rows + FEW_ONES) {
             few_store(job, of, c, min_i64(RUN_CHANNELS, end - c), &target);
         }
     }
     int_target_take(&target, few->tally);
 }
 
-/* A: the rows, past their depth zero, and a row of ones. */
+/* A: the rows, past their depth zero, and FEW_ONES of ones. */
 static void few_pack(const int_few *few, int64_t depth)
 {
     dot_a *a = (dot_a *)few->rows_room;
@@ -164,8 +183,10 @@ static void few_pack(const int_few *few, int64_t depth)
         K(int_pack_row)(few->call->x + i * few->view->source_pitch, depth, a + i * few->pitch);
         memset(a + i * few->pitch + depth, 0, (size_t)(few->pitch - depth));
     }
-    memset(a + few->n_rows * few->pitch, 1, (size_t)depth);
-    memset(a + few->n_rows * few->pitch + depth, 0, (size_t)(few->pitch - depth));
+    for (int i = 0; i < FEW_ONES; i++) {
+        memset(a + few->n_rows * few->pitch, 1, (size_t)depth);
+        memset(a + few->n_rows * few->pitch + depth, 0, (size_t)(few->pitch - depth));
+    }
 }
 
 bool K(int_few_forward)(const int_few *few)
@@ -174,8 +195,9 @@ bool K(int_few_forward)(const int_few *few)
     const int64_t width = few->call->shape->out_c;
     const int64_t n_runs = ceil_div(FEW_COLUMNS, RUN_CHANNELS);
     if (few->n_rows > FEW_MOST || few->view->groups != 1 || !dunlin__view_is_plain(few->view) ||
-        depth * width < FEW_LEAST_BYTES || (few->n_rows + 1) * few->pitch > few->rows_bytes ||
-        n_runs * (few->n_rows + 1) * (int64_t)sizeof(int_run) > few->room_bytes) {
+        depth * width < FEW_LEAST_BYTES ||
+        (few->n_rows + FEW_ONES) * few->pitch > few->rows_bytes ||
+        n_runs * (few->n_rows + FEW_ONES) * (int64_t)sizeof(int_run) > few->room_bytes) {
         return false;
     }
     few_job job = {.few = few, .a = (const dot_a *)few->rows_room, .depth = depth};
