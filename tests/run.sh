@@ -89,7 +89,7 @@ asan_tests=(-LE "bench|long|steps|whole")
 asan_whole=(-L whole)
 release_tests=(-L "release|steps")
 # Under emulation: what the instruction set can change; all else is portable C, which --long runs.
-on_arm64='^test_(kernels|kernel_instructions|net|ops|step|golden|golden_groups|golden_pipeline|formats)$'
+on_arm64='^test_(kernels|kernel_instructions|net|ops|step_numbers|golden|golden_groups|golden_pipeline|formats)$'
 
 # build_for PRESET TARGET... -- CTEST-ARGUMENT...: programs and libraries, the targets, and the tests that ctest runs so.
 build_for() {
