@@ -134,14 +134,17 @@ build_i386() {
     cmake --preset i386 && cmake --build --preset i386 --target "${quick_programs[@]}" test_kernels test_step dunlin-train
 }
 
+# What takes long in 32 bits and is of servers or has its like among the steps: with steps-i386.
+late_on_i386='^test_(ops|privacy|server)$'
+
 tests_i386() {
-    run_tests i386 -L quick -j2 &&
+    run_tests i386 -L quick -E "$late_on_i386" -j2 &&
         run_tests i386 -R '^(test_(kernels|kernel_instructions|step)|reference_weights_generic)$' -j2
 }
 
 # With the costs of SSE2, on x86-64 as well, one plan of ResNet-50 is 1.7 % above what is alive, and test_packing fails.
 steps_i386() {
-    configure_and_build i386 && run_tests i386 -L steps -E '^test_packing$' -j2
+    configure_and_build i386 && run_tests i386 -L steps -E '^test_packing$' -j2 && run_tests i386 -R "$late_on_i386" -j2
 }
 
 build_coverage() {
