@@ -7,7 +7,6 @@ server together), of each step and of the unmasking, the most memory of a proces
 Ends with 1 if there is no sum or another number left than should. Times of steps are so long that a machine with other work has a sum, too.
 A row goes into the CSV that is named; `figures.py write` makes a table of results/secagg_thousand.csv.
 """
-import csv
 import json
 import os
 import pathlib
@@ -15,6 +14,8 @@ import resource
 import subprocess
 import sys
 import tempfile
+
+import kept_rows
 
 LEAVE, CORRUPT = 0.3, 0.05
 COLUMNS = ["devices", "threads", "neighbours", "threshold", "in_sum", "wall_s", "processor_s", "unmask_s", "peak_kib", "bytes_down", "bytes_up",
@@ -26,12 +27,7 @@ def keep(path, figures):
     place = pathlib.Path(__file__).parent
     asked = subprocess.run(["git", "-C", str(place), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
     row = dict(figures, in_sum=figures["steps"]["mask"][0], commit=asked.stdout.strip())
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
+    kept_rows.append(path, COLUMNS, {name: row[name] for name in COLUMNS if name in row})
 
 
 def main():
