@@ -372,10 +372,10 @@ find = lambda text: next(row for row in claims if row["figure"].startswith(text)
 best = lambda name: [int(row["max_batch"]) for row in batches if row["policy"] == name]
 expected = max(best("auto within 1.3 x")[0] / best(other)[0] for other in ("sublinear", "vdnn", "capuchin") if best(other)[0] > 0)
 assert abs(float(find("largest batch beside them")["ours"]) - expected) < 1e-4 * expected, (find("largest batch beside them"), expected)
-# At any price, any batch fits: that is no number to compare with, and the row says so.
-assert [row["is_any"] for row in batches if row["policy"] == "auto"] == ["1"], batches
-at_any_price = find("largest batch beside Sublinear")
-assert not at_any_price["ours"] and at_any_price["differs"].endswith("in 1 more any batch fits"), at_any_price
+# At any price: where any batch fits, as with most instruction sets, that is no number to compare with, and the row says so.
+at_any_price, is_any = find("largest batch beside Sublinear"), [row["is_any"] for row in batches if row["policy"] == "auto"]
+assert at_any_price["differs"].endswith(f"in {is_any.count('1')} more any batch fits") and len(is_any) == 1, at_any_price
+assert bool(at_any_price["ours"]) == (is_any == ["0"]), at_any_price
 ratios = [float(a["predicted_samples_per_s"]) / float(b["predicted_samples_per_s"]) for a in steps for b in steps
           if a["policy"] == "auto" and b["policy"] in ("sublinear", "vdnn", "capuchin") and a["batch"] == b["batch"] and a["fits"] == b["fits"] == "1"]
 assert abs(float(find("examples a second")["ours"]) - sum(ratios) / len(ratios)) < 1e-4 and int(find("examples a second")["cases"]) == len(ratios)
