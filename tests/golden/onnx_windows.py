@@ -158,6 +158,10 @@ def make_refused(folder):
         'chosen': ([node('Greater', ['x', 'const/one'], ['m'], name='compare'), node('Where', ['m', 'x', 'w'], ['y'], name='choose')], [number, floats('w', 4)]),
         'split': ([node('Split', ['w', 'parts'], ['a', 'b'], name='split', axis=0), node('Gemm', ['x', 'a'], ['y'], transB=1, name='fc')],
                   [floats('w', 5, 4), ints('parts', [3, 3])]),
+        'apart': ([node('Add', ['places', 'three'], ['sum'], name='apart'), node('Cast', ['sum'], ['c'], name='cast', to=1), add],
+                  [ints('places', [0, 1, 2, 3]), ints('three', [1, 2, 3])]),
+        'turned': ([node('Transpose', ['w'], ['c'], name='turn', perm=[1, 0]),
+                    node('Gemm', ['x', 'v', 'c'], ['y'], name='fc', transB=1, alpha=0.5, beta=2.0)], [floats('w', 4, 1), floats('v', 4, 4)]),
     }  # fmt: skip
     for name, (nodes, stored) in cases.items():
         graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', TensorProto.FLOAT, ('N', 4))],

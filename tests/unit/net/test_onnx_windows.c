@@ -170,7 +170,9 @@ Test(onnx_windows, faults_are_named)
                  {"rows_batch", "'add'"},
                  {"compared", "'compare'"},
                  {"chosen", "'choose'"},
-                 {"split", "make up its 5 rows"}};
+                 {"split", "make up its 5 rows"},
+                 {"apart", "'apart'"},
+                 {"turned", "'fc': input 2 is neither an activation nor stored"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char file[64];
         char path[512];

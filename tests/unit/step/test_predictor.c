@@ -176,6 +176,14 @@ static dunlin_status read_nosily(void *ctx, const int64_t *indices, int64_t n, v
     return self->inner.read_fn(self->inner.ctx, indices, n, out_x, out_y);
 }
 
+/* Never called: whoever gives this alone is refused. */
+static dunlin_status read_targets(void *ctx, const int64_t *indices, int64_t n, void *out_x,
+                                  float *out_targets)
+{
+    (void)ctx, (void)indices, (void)n, (void)out_x, (void)out_targets;
+    return DUNLIN_CALLBACK;
+}
+
 Test(predictor, refusals)
 {
     dunlin_model *model = test_small_model(false);
@@ -205,6 +213,13 @@ Test(predictor, refusals)
     cr_expect_eq(dunlin_predictor_predict(predictor, from, 0, 0, outputs, &error), DUNLIN_ARGUMENT);
     cr_expect_eq(dunlin_predictor_predict(predictor, from, 1, N_EXAMPLES, outputs, &error),
                  DUNLIN_ARGUMENT);
+    dunlin_source targets = source.source;
+    targets.read_fn = NULL;
+    targets.read_targets_fn = read_targets;
+    cr_expect_eq(dunlin_predictor_predict(predictor, &targets, 0, 1, outputs, &error),
+                 DUNLIN_ARGUMENT);
+    cr_expect_not_null(strstr(error.text, "read_targets_fn alone"), "%s", error.text);
+    cr_expect_eq(error.code, 0);
     source.nan_index = 3;
     cr_expect_eq(dunlin_predictor_predict(predictor, from, 0, N_EXAMPLES, outputs, &error),
                  DUNLIN_NUMERIC);
