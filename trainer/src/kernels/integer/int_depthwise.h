@@ -199,7 +199,7 @@ ALWAYS_INLINE void run_finish(const int_target *target, const int_run *sums, int
     UNROLL
     for (int j = 0; j < RUN_VECTORS; j++) {
         const vint size = vint_abs(sums->of[j]);
-        const vint whole = (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
+        const vint whole = (vint)vuint_down((vuint)size + (uint32_t)half, shift);
         largest = vint_max(largest, size);
         q.of[j] = vint_signed(whole, sums->of[j]);
     }

@@ -17,7 +17,7 @@ typedef int8_t vchars_wide __attribute__((vector_size(VEC * 4)));
 
 ALWAYS_INLINE vint rounded(vint size, int32_t shift, int32_t half)
 {
-    return (vint)(((vuint)size + (uint32_t)half) >> (uint32_t)shift);
+    return (vint)vuint_down((vuint)size + (uint32_t)half, shift);
 }
 
 /* What an addend makes of q; counted are lanes that either rounding clipped. */
@@ -64,6 +64,20 @@ ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vi
 #define WIDE(op, a, b) _mm512_##op((__m512i)(a), (__m512i)(b))
 typedef __m512i wide;
 
+/* Four vectors as bytes; what is beyond int8 saturates. */
+ALWAYS_INLINE wide packed(const vint v[4])
+{
+    return WIDE(packs_epi16, WIDE(packs_epi32, v[0], v[1]), WIDE(packs_epi32, v[2], v[3]));
+}
+
+/* Magnitudes with the signs of v, packed: signs cost less for bytes, once v is packed too. The
+ * least value has no magnitude, and stays beyond -127. */
+ALWAYS_INLINE wide packed_signed(const vint size[4], const vint v[4])
+{
+    const wide q = packed(size);
+    return _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(packed(v)), _mm512_setzero_si512(), q);
+}
+
 /* Two rows of two vectors or four of one, as packing leaves their bytes, in order. */
 ALWAYS_INLINE wide in_order(wide v)
 {
@@ -73,6 +87,16 @@ ALWAYS_INLINE wide in_order(wide v)
 #else
 #define WIDE(op, a, b) _mm256_##op((__m256i)(a), (__m256i)(b))
 typedef __m256i wide;
+
+ALWAYS_INLINE wide packed_signed(const vint size[4], const vint v[4])
+{
+    wide q[4];
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        q[j] = (wide)vint_signed(size[j], v[j]);
+    }
+    return WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
+}
 
 ALWAYS_INLINE wide in_order(wide v)
 {
@@ -181,15 +205,16 @@ ALWAYS_INLINE vint store_whole(const int_target *target, const int64_t *at, int6
     const wide high = (wide)((vchars_wide){0} + (int8_t)target->high);
     vint largest = {0};
     for (int64_t i = 0; i < n_rows; i += 4 / vectors) {
-        wide q[4];
+        vint v[4];
+        vint size[4];
         UNROLL
         for (int j = 0; j < 4; j++) {
-            const vint v = vint_load(tile + (i + j / vectors) * INT_WIDTH + j % vectors * VEC);
-            const vint size = vint_abs(v);
-            largest = vint_max(largest, size);
-            q[j] = (wide)vint_signed(rounded(size, shift, half), v);
+            v[j] = vint_load(tile + (i + j / vectors) * INT_WIDTH + j % vectors * VEC);
+            size[j] = vint_abs(v[j]);
+            largest = vint_max(largest, size[j]);
+            size[j] = rounded(size[j], shift, half);
         }
-        wide both = WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
+        wide both = packed_signed(size, v);
         both = in_order(WIDE(max_epi8, low, WIDE(min_epi8, high, both)));
         if (target->mask != NULL) {
             both = masked(target, at + i, width, n, both);
