@@ -8,6 +8,7 @@
 #include "rounds/kept.h"
 #include "rounds/lineage.h"
 #include "server/device.h"
+#include "server/told.h"
 
 #include <mem/support.h>
 
@@ -15,7 +16,6 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -140,19 +140,10 @@ static void expect_best(test_server *fixture, uint64_t round, double accuracy)
     cr_assert_str_eq(json_string_value(json_object_get(object, "judged_by")), "test_set");
     json_decref(object);
     cr_assert(is_there(fixture, "models/best.onnx"));
-    char *text = dunlin__server_status_text(&fixture->server);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
+    json_t *status = test_status(fixture);
     cr_assert_eq(json_integer_value(json_object_get(status, "best_round")), (json_int_t)round);
     cr_assert_float_eq(json_number_value(json_object_get(status, "best_accuracy")), accuracy, 0);
     json_decref(status);
-}
-
-static void expect_in_status(test_server *fixture, const char *words)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_expect_not_null(strstr(text, words), "%s is not in %s", words, text);
-    free(text);
 }
 
 Test(best, stays_while_newer_models_come_and_go)
@@ -161,8 +152,8 @@ Test(best, stays_while_newer_models_come_and_go)
     test_server fixture;
     test_device device;
     begin(&fixture, &device, keys);
-    expect_in_status(&fixture, "\"best_round\": null");
-    expect_in_status(&fixture, "\"stopped_by\": null");
+    test_expect_in_status(&fixture, "\"best_round\": null");
+    test_expect_in_status(&fixture, "\"stopped_by\": null");
     contribute_first(&device);
     (void)contribute(&device);
     forge(&fixture, 2, 0.9, 1);
@@ -175,8 +166,8 @@ Test(best, stays_while_newer_models_come_and_go)
     cr_assert(!is_there(&fixture, "models/000003.weights"), "one copy of it is enough");
     cr_assert(is_there(&fixture, "model.onnx"));
     cr_assert(is_there(&fixture, "model_best.onnx"));
-    expect_in_status(&fixture, "\"state\": \"done\"");
-    expect_in_status(&fixture, "\"stopped_by\": \"rounds\"");
+    test_expect_in_status(&fixture, "\"state\": \"done\"");
+    test_expect_in_status(&fixture, "\"stopped_by\": \"rounds\"");
     /* After a restart with more rounds it is still known, and still beaten by a better one alone.
      */
     restart(&fixture, &device, ", \"rounds\": 8");
@@ -217,7 +208,7 @@ Test(best, is_never_one_that_was_taken_back)
     forge(&fixture, 2, 0.9, 1);
     cr_assert_eq(fixture.server.best.round, 2);
     cr_assert_eq(dunlin__lineage_take_back(&fixture.server, 2, "a test", &error), DUNLIN_OK);
-    expect_in_status(&fixture, "\"best_round\": null");
+    test_expect_in_status(&fixture, "\"best_round\": null");
     dunlin__server_tick(&fixture.server);
     expect_best(&fixture, 1, 0.5);
     restart(&fixture, &device, ", \"rounds\": 6");
@@ -292,8 +283,8 @@ Test(best, is_not_kept_if_the_task_says_so)
     (void)contribute(&device);
     forge(&fixture, 1, 0.9, 1);
     cr_assert(!is_there(&fixture, "models/best.json"));
-    expect_in_status(&fixture, "\"best_is_kept\": false");
-    expect_in_status(&fixture, "\"best_round\": 1");
+    test_expect_in_status(&fixture, "\"best_is_kept\": false");
+    test_expect_in_status(&fixture, "\"best_round\": 1");
     end(&fixture);
 }
 
@@ -329,8 +320,8 @@ Test(stop, the_run_ends_when_the_target_is_reached)
     cr_assert_eq(test_checkin(&device, &answer), 200);
     cr_assert_neq(answer.rejection, DUNLIN_V1_REJECTION_NONE);
     dunlin__server_tick(&fixture.server);
-    expect_in_status(&fixture, "\"state\": \"done\"");
-    expect_in_status(&fixture, "\"stopped_by\": \"target_accuracy\"");
+    test_expect_in_status(&fixture, "\"state\": \"done\"");
+    test_expect_in_status(&fixture, "\"stopped_by\": \"target_accuracy\"");
     cr_assert(is_there(&fixture, "model_best.onnx"));
     restart(&fixture, &device, ", \"rounds\": 6, \"target_accuracy\": 0.000001");
     cr_assert(fixture.server.is_done, "a restart begins no other round");
@@ -377,8 +368,8 @@ Test(stop, patience_ends_a_run_that_gets_no_better)
     (void)contribute(&device);
     cr_assert(fixture.server.is_done);
     dunlin__server_tick(&fixture.server);
-    expect_in_status(&fixture, "\"stopped_by\": \"patience\"");
-    expect_in_status(&fixture, "\"state\": \"done\"");
+    test_expect_in_status(&fixture, "\"stopped_by\": \"patience\"");
+    test_expect_in_status(&fixture, "\"state\": \"done\"");
     restart(&fixture, &device, ", \"rounds\": 7, \"patience\": 3");
     cr_assert(!fixture.server.is_done);
     end(&fixture);
@@ -392,7 +383,7 @@ Test(stop, the_last_round_is_the_end_by_rounds)
     (void)contribute(&device);
     (void)contribute(&device);
     cr_assert(fixture.server.is_done);
-    expect_in_status(&fixture, "\"stopped_by\": \"rounds\"");
+    test_expect_in_status(&fixture, "\"stopped_by\": \"rounds\"");
     end(&fixture);
 }
 

@@ -7,6 +7,7 @@
 #include "rounds/private.h"
 #include "server/must.h"
 #include "server/privacy_log.h"
+#include "server/told.h"
 #include "state/db.h"
 
 #include <mem/support.h>
@@ -21,16 +22,6 @@
 
 /* ---- what is told ---- */
 
-static json_t *read_status(test_server *fixture)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_assert_not_null(text);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
-    cr_assert_not_null(status);
-    return status;
-}
-
 static void tell(bool is_repeatable)
 {
     test_server fixture;
@@ -44,7 +35,7 @@ static void tell(bool is_repeatable)
     dp_fill(update, 0.25F);
     cr_assert_eq(dp_contribute_all(devices, 3, update, 5), 3);
     dp_close_round(&fixture);
-    json_t *status = read_status(&fixture);
+    json_t *status = test_status(&fixture);
     const json_t *privacy = json_object_get(status, "privacy");
     const json_t *round = json_array_get(json_object_get(status, "rounds"), 0);
     const json_t *open = json_object_get(status, "open");

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "server/device.h"
 #include "server/must.h"
+#include "server/told.h"
 #include "state/db_metrics.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +13,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const float ones[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -44,9 +44,7 @@ static void contribute(test_device *device, uint64_t n_examples, const dunlin__a
 /* The round of a status; the status is to be given back. */
 static json_t *round_of(test_server *fixture, size_t index, json_t **out_status)
 {
-    char *text = dunlin__server_status_text(&fixture->server);
-    *out_status = json_loads(text, 0, NULL);
-    free(text);
+    *out_status = test_status(fixture);
     json_t *round = json_array_get(json_object_get(*out_status, "rounds"), index);
     cr_assert_not_null(round);
     return round;

@@ -6,6 +6,7 @@
 #include "rounds/secure.h"
 #include "secure_world.h"
 #include "server/privacy_log.h"
+#include "server/told.h"
 
 #include <mem/support.h>
 
@@ -34,15 +35,6 @@ static secure_world *begin_noisy(const char *keys)
         world->devices[i].vector[SECURE_VALUES] = 1;
     }
     return world;
-}
-
-static json_t *status_of(secure_world *world)
-{
-    char *text = dunlin__server_status_text(&world->fixture.server);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
-    cr_assert_not_null(status);
-    return status;
 }
 
 Test(noise_rounds, the_model_is_that_of_the_same_numbers_without_masks)
@@ -89,7 +81,7 @@ Test(noise_rounds, skellam_noise_is_kept_and_told_by_its_name)
     secure_contribute_all(world->devices, SECURE_DEVICES);
     secure_tell_all(world->devices, SECURE_DEVICES);
     secure_expect_model(world, all);
-    json_t *status = status_of(world);
+    json_t *status = test_status(&world->fixture);
     const json_t *privacy = json_object_get(status, "privacy");
     cr_expect_str_eq(json_string_value(json_object_get(privacy, "noise_kind")), "skellam");
     json_decref(status);
@@ -127,7 +119,7 @@ Test(noise_rounds, the_status_says_whose_noise_it_is)
     secure_agree_all(world->devices, SECURE_DEVICES);
     secure_contribute_all(world->devices, SECURE_DEVICES);
     secure_tell_all(world->devices, SECURE_DEVICES);
-    json_t *status = status_of(world);
+    json_t *status = test_status(&world->fixture);
     const json_t *privacy = json_object_get(status, "privacy");
     cr_expect_str_eq(json_string_value(json_object_get(privacy, "noise_by")), "distributed");
     cr_expect_str_eq(json_string_value(json_object_get(privacy, "unit")), "device");

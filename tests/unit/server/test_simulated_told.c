@@ -6,6 +6,7 @@
 #include "server/device.h"
 #include "server/must.h"
 #include "server/status_simulated.h"
+#include "server/told.h"
 
 #include <criterion/criterion.h>
 
@@ -15,21 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static json_t *read_status(test_server *fixture)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_assert_not_null(text);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
-    cr_assert_not_null(status);
-    return status;
-}
-
 /* What the status has of a file with these bytes. */
 static void expect_told(test_server *fixture, const char *text, const char *profile)
 {
     fixture->server.options.simulated_file = test_server_write(fixture, "simulated.json", text);
-    json_t *status = read_status(fixture);
+    json_t *status = test_status(fixture);
     const json_t *simulated = json_object_get(status, "simulated");
     cr_assert_not_null(simulated);
     if (profile == NULL) {
@@ -45,15 +36,15 @@ Test(simulated_told, a_status_has_what_the_simulation_says_or_null)
     test_server fixture;
     test_server_folder(&fixture);
     test_server_open(&fixture, ", \"rounds\": 2, \"cohort\": 1", 0);
-    json_t *status = read_status(&fixture);
+    json_t *status = test_status(&fixture);
     cr_expect(json_is_null(json_object_get(status, "simulated")), "no file was named");
     json_decref(status);
     fixture.server.options.simulated_file = "/nowhere/simulated.json";
-    status = read_status(&fixture);
+    status = test_status(&fixture);
     cr_expect(json_is_null(json_object_get(status, "simulated")), "it is not there yet");
     json_decref(status);
     fixture.server.options.simulated_file = fixture.folder;
-    status = read_status(&fixture);
+    status = test_status(&fixture);
     cr_expect(json_is_null(json_object_get(status, "simulated")), "it is a folder");
     json_decref(status);
     expect_told(&fixture, "{\"profile\": \"mixed\", \"hours\": 1.5}", "mixed");

@@ -4,12 +4,11 @@
  */
 #include "rounds/best.h"
 #include "server/device.h"
+#include "server/told.h"
 
 #include <criterion/criterion.h>
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const float ones[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -26,13 +25,6 @@ static void end(test_server *fixture)
 {
     test_server_close(fixture);
     test_server_end(fixture);
-}
-
-static void expect_in_status(test_server *fixture, const char *words)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_expect_not_null(strstr(text, words), "%s is not in %s", words, text);
-    free(text);
 }
 
 static void train(test_device *device)
@@ -71,22 +63,22 @@ Test(stays, devices_judge_where_there_is_no_test_set)
     test_device device;
     begin(&fixture, &device, keys);
     train(&device);
-    expect_in_status(&fixture, "\"best_round\": null");
-    expect_in_status(&fixture, "\"best_is_kept\": true");
+    test_expect_in_status(&fixture, "\"best_round\": null");
+    test_expect_in_status(&fixture, "\"best_is_kept\": true");
     evaluate(&device, 2, 0.25);
-    expect_in_status(&fixture, "\"best_round\": 1");
+    test_expect_in_status(&fixture, "\"best_round\": 1");
     cr_assert_float_eq(first_of_best(&fixture), 1, 0);
     train(&device);
     evaluate(&device, 1, 0.5);
-    expect_in_status(&fixture, "\"best_round\": 3");
+    test_expect_in_status(&fixture, "\"best_round\": 3");
     cr_assert_float_eq(first_of_best(&fixture), 2, 0);
     train(&device);
     evaluate(&device, 3, 0.375);
-    expect_in_status(&fixture, "\"best_round\": 3");
+    test_expect_in_status(&fixture, "\"best_round\": 3");
     test_server_close(&fixture);
     test_server_open(&fixture, keys, 0);
-    expect_in_status(&fixture, "\"best_round\": 3");
-    expect_in_status(&fixture, "\"best_accuracy\": 0.5");
+    test_expect_in_status(&fixture, "\"best_round\": 3");
+    test_expect_in_status(&fixture, "\"best_accuracy\": 0.5");
     cr_assert_float_eq(first_of_best(&fixture), 2, 0);
     end(&fixture);
 }
@@ -97,8 +89,8 @@ Test(stays, nothing_is_kept_where_nobody_judges)
     test_device device;
     begin(&fixture, &device, ", \"rounds\": 3, \"cohort\": 1");
     train(&device);
-    expect_in_status(&fixture, "\"best_is_kept\": false");
-    expect_in_status(&fixture, "\"best_round\": null");
+    test_expect_in_status(&fixture, "\"best_is_kept\": false");
+    test_expect_in_status(&fixture, "\"best_round\": null");
     end(&fixture);
 }
 
@@ -115,8 +107,8 @@ Test(stays, rounds_have_deadlines_of_their_own)
     test_server_folder(&fixture);
     test_server_open(&fixture, DEADLINES, 0);
     test_join(&device, &fixture, 0);
-    expect_in_status(&fixture, "\"deadline_s\": 600.0");
-    expect_in_status(&fixture, "\"left_s\": 600.0");
+    test_expect_in_status(&fixture, "\"deadline_s\": 600.0");
+    test_expect_in_status(&fixture, "\"left_s\": 600.0");
     for (uint64_t round = 1; round <= 2; round++) {
         cr_assert_eq(fixture.server.round.deadline_ms, fixture.now_ms + 600000, "round %d",
                      (int)round);
@@ -128,7 +120,7 @@ Test(stays, rounds_have_deadlines_of_their_own)
         cr_assert_eq(fixture.server.round.round, round + 1);
     }
     cr_assert_eq(fixture.server.round.deadline_ms, fixture.now_ms + 120000);
-    expect_in_status(&fixture, "\"deadline_s\": 120.0");
+    test_expect_in_status(&fixture, "\"deadline_s\": 120.0");
     cr_assert(test_take_work(&device));
     cr_assert_eq(device.assignment.deadline_ms, 120000);
     fixture.now_ms += 120000;

@@ -3,6 +3,7 @@
  * from the newest good one.
  */
 #include "server/device.h"
+#include "server/told.h"
 
 #include <mem/support.h>
 
@@ -10,7 +11,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,13 +86,6 @@ static void expect_model(test_server *fixture, uint64_t round, const float *want
     cr_assert_arr_eq(model, wanted, sizeof model, "base %llu", (unsigned long long)round);
 }
 
-static void expect_in_status(test_server *fixture, const char *words)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_expect_not_null(strstr(text, words), "%s is not in %s", words, text);
-    free(text);
-}
-
 /* Case D1 of a field report: weights of 1e20 ended the run for ever. */
 Test(taken_back, a_model_that_cannot_be_evaluated_costs_its_round)
 {
@@ -105,9 +98,9 @@ Test(taken_back, a_model_that_cannot_be_evaluated_costs_its_round)
     cr_assert_eq(fixture.server.fault.status, DUNLIN_OK, "%s", fixture.server.fault.text);
     cr_assert(fixture.server.closed[0].is_taken_back);
     cr_assert(!fixture.server.closed[0].is_evaluated);
-    expect_in_status(&fixture, "\"taken_back\": 1");
-    expect_in_status(&fixture, "\"accuracy\": null");
-    expect_in_status(&fixture, "\"reason\": \"the evaluation is not finite");
+    test_expect_in_status(&fixture, "\"taken_back\": 1");
+    test_expect_in_status(&fixture, "\"accuracy\": null");
+    test_expect_in_status(&fixture, "\"reason\": \"the evaluation is not finite");
     /* The round that was opened from it ends at once; the next begins from the first weights. */
     restart(&fixture, &device, keys);
     cr_assert_eq(fixture.server.round.round, 2);
@@ -125,12 +118,12 @@ Test(taken_back, a_model_that_cannot_be_evaluated_costs_its_round)
     cr_assert(fixture.server.closed[3].is_taken_back);
     cr_assert_eq(fixture.server.round.base, 3);
     expect_model(&fixture, 5, first);
-    expect_in_status(&fixture, "\"state\": \"done\"");
+    test_expect_in_status(&fixture, "\"state\": \"done\"");
     cr_assert_eq(fixture.server.run_epoch, epoch);
     char wanted[64];
     (void)snprintf(wanted, sizeof wanted, "\"final_accuracy\": %.17g",
                    fixture.server.closed[2].accuracy);
-    expect_in_status(&fixture, wanted);
+    test_expect_in_status(&fixture, wanted);
     end(&fixture);
 }
 
@@ -211,7 +204,7 @@ Test(taken_back, a_model_far_below_the_best_is_taken_back)
     cr_assert(fixture.server.closed[2].is_evaluated, "its figures are real ones");
     cr_assert_float_eq(fixture.server.closed[2].accuracy, real, 0);
     cr_assert_eq(fixture.server.round.base, 2);
-    expect_in_status(&fixture, "is below the best");
+    test_expect_in_status(&fixture, "is below the best");
     restart(&fixture, &device, ROLLBACK);
     cr_assert(fixture.server.closed[2].is_taken_back);
     end(&fixture);
@@ -258,7 +251,7 @@ Test(taken_back, a_model_that_cannot_be_read_has_no_figures)
     cr_assert_eq(fixture.server.fault.status, DUNLIN_OK, "%s", fixture.server.fault.text);
     cr_assert(!fixture.server.closed[0].is_evaluated);
     cr_assert(!fixture.server.closed[0].is_taken_back);
-    expect_in_status(&fixture, "\"reason\": \"the model could not be evaluated");
+    test_expect_in_status(&fixture, "\"reason\": \"the model could not be evaluated");
     cr_assert_eq(rename(aside, path), 0);
     contribute(&device, zeros);
     cr_assert(fixture.server.closed[1].is_evaluated);

@@ -3,6 +3,7 @@
  * that are gone, clocks that are set, updates without an average.
  */
 #include "server/device.h"
+#include "server/told.h"
 
 #include <criterion/criterion.h>
 
@@ -27,13 +28,6 @@ static void end(test_server *fixture)
 {
     test_server_close(fixture);
     test_server_end(fixture);
-}
-
-static void expect_in_status(test_server *fixture, const char *words)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_expect_not_null(strstr(text, words), "%s is not in %s", words, text);
-    free(text);
 }
 
 /* No file of this process may grow above so many bytes, as on a storage that is full. */
@@ -62,15 +56,15 @@ Test(troubles, full_storage_holds_a_round_up_and_no_more)
     }
     cr_assert_eq(fixture.server.round.round, 1);
     cr_assert_neq(fixture.server.fault.status, DUNLIN_OK);
-    expect_in_status(&fixture, "\"state\": \"running\"");
-    expect_in_status(&fixture, "\"error\": \"");
+    test_expect_in_status(&fixture, "\"state\": \"running\"");
+    test_expect_in_status(&fixture, "\"error\": \"");
     cr_assert_geq(test_checkin(&device, &answer), 500, "it is to come again");
     limit_files(RLIM_INFINITY);
     dunlin__server_tick(&fixture.server);
     cr_assert_eq(fixture.server.round.round, 2, "%s", fixture.server.fault.text);
     cr_assert_eq(fixture.server.fault.status, DUNLIN_OK);
     cr_assert_eq(fixture.server.closed[0].n_participants, 1);
-    expect_in_status(&fixture, "\"error\": null");
+    test_expect_in_status(&fixture, "\"error\": null");
     if (test_checkin(&device, &answer) == 401) { /* devices were read again, too */
         memcpy(device.challenge, device.status.challenge, sizeof device.challenge);
     }
@@ -159,8 +153,9 @@ Test(troubles, updates_that_no_sum_takes_fail_their_round)
     dunlin__server_tick(&fixture.server);
     cr_assert_eq(fixture.server.round.round, 3, "%s", fixture.server.fault.text);
     cr_assert(fixture.server.closed[1].is_failed);
-    expect_in_status(&fixture, "\"reason\": \"the updates cannot be summed: value 7 of client 0, "
-                               "3.40282e+38 times the weight 1, is not below 1.58456e+29\"");
+    test_expect_in_status(&fixture,
+                          "\"reason\": \"the updates cannot be summed: value 7 of client 0, "
+                          "3.40282e+38 times the weight 1, is not below 1.58456e+29\"");
     test_read_model(&fixture, 3, model);
     cr_assert_float_eq(model[0], 1e29F, 0.0F, "the model stays");
     cr_assert(test_take_work(&device), "and the run goes on");
@@ -219,8 +214,8 @@ Test(troubles, times_that_cannot_be_send_nobody_away_for_months)
             cr_expect_leq(answer.rejected_window.min_ms, 9 * 2 * 60000);
         }
     }
-    expect_in_status(&fixture, "\"wall_s\": null");
-    expect_in_status(&fixture, "; the clock went back\"");
+    test_expect_in_status(&fixture, "\"wall_s\": null");
+    test_expect_in_status(&fixture, "; the clock went back\"");
     end(&fixture);
 }
 
@@ -252,7 +247,7 @@ Test(troubles, a_lost_base_costs_the_round_that_made_it)
         remove_base(&fixture, 3, only_cut != 0);
         test_server_open(&fixture, keys, 0);
         cr_assert(fixture.server.closed[1].is_taken_back);
-        expect_in_status(&fixture, "\"taken_back\": 1");
+        test_expect_in_status(&fixture, "\"taken_back\": 1");
         if (test_checkin(&device, &answer) == 401) {
             memcpy(device.challenge, device.status.challenge, sizeof device.challenge);
         }

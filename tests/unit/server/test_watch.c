@@ -7,6 +7,7 @@
 #include "server/device.h"
 #include "server/exposition.h"
 #include "server/metrics_text.h"
+#include "server/told.h"
 
 #include <mem/support.h>
 
@@ -97,19 +98,9 @@ static void end(test_server *fixture)
     test_server_end(fixture);
 }
 
-static json_t *status_of(test_server *fixture)
-{
-    char *text = dunlin__server_status_text(&fixture->server);
-    cr_assert_not_null(text);
-    json_t *status = json_loads(text, 0, NULL);
-    free(text);
-    cr_assert_not_null(status);
-    return status;
-}
-
 static int64_t in_phase(test_server *fixture, const char *name)
 {
-    json_t *status = status_of(fixture);
+    json_t *status = test_status(fixture);
     const json_t *phases = json_object_get(status, "phases");
     const char *key = NULL;
     json_t *value = NULL;
@@ -127,7 +118,7 @@ static int64_t in_phase(test_server *fixture, const char *name)
 /* How often the status says that this has happened; the last text of it. */
 static int64_t failures(test_server *fixture, const char *what, const char *reason, char last[256])
 {
-    json_t *status = status_of(fixture);
+    json_t *status = test_status(fixture);
     size_t i = 0;
     json_t *one = NULL;
     int64_t n = 0;
@@ -166,7 +157,7 @@ Test(watch, a_device_goes_through_the_phases)
     cr_assert_eq(test_put(&other, ones, &put), 200);
     cr_expect_eq(in_phase(&fixture, "uploading"), 1);
     cr_expect_eq(in_phase(&fixture, "assigned"), 0);
-    json_t *status = status_of(&fixture);
+    json_t *status = test_status(&fixture);
     const json_t *open = json_object_get(status, "open");
     cr_expect_eq(json_integer_value(json_object_get(open, "assigned")), 1, "as it always was");
     cr_expect_eq(json_integer_value(json_object_get(open, "uploading")), 1);
@@ -266,7 +257,7 @@ Test(watch, the_history_of_a_round_stays_within_its_room)
         cr_expect_lt(watch->points[i - 1].at_ms, watch->points[i].at_ms, "%u", i);
     }
     cr_expect_geq(watch->points[watch->n_points - 1].at_ms, fixture.now_ms - watch->spacing_ms);
-    json_t *status = status_of(&fixture);
+    json_t *status = test_status(&fixture);
     const json_t *open = json_object_get(status, "open");
     cr_expect_eq(json_array_size(json_object_get(open, "history")), watch->n_points);
     cr_expect(json_is_true(json_object_get(open, "is_open")));
