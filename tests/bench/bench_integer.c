@@ -1,7 +1,8 @@
 /*
  * bench_integer.c - convolution and dense layers in integers beside the float kernels as a step
  * runs them (Winograd's algorithm included): milliseconds of each pass and how many times faster
- * the integers are.
+ * the integers are; under a 3 x 3 layer of stride 1 the same beside floats without that algorithm:
+ * those of a window whose rows are two apart, which has as many products, and none of it.
  *
  *   bench_integer [--isa NAME] [--network NAME] [--batch N] [--ms N] [--layer TEXT]
  *                 [--times N --side floats|integers --pass forward|input|weights]
@@ -41,6 +42,8 @@ static const char *const PASSES[N_PASSES] = {"forward", "input", "weights"};
 
 typedef struct layer_run {
     dunlin_conv_shape shape;
+    dunlin_conv_shape direct; /* as many products, never by Winograd's algorithm */
+    bool has_direct;
     size_t n_x, n_y, n_w;
     float *x, *y, *w, *dx, *dy, *dw;
     int8_t *qx, *qy, *qw, *qdx, *qdy;
@@ -103,6 +106,12 @@ static void layer_open(const bench *b, const layer *l, int32_t tokens, layer_run
                                      .dilation_w = 1,
                                      .groups = l->groups == 0 ? l->in_c : l->groups};
     const dunlin_conv_shape *s = &run->shape;
+    run->has_direct = l->kernel == 3 && l->stride == 1 && s->groups == 1;
+    run->direct = run->shape;
+    if (run->has_direct) { /* one more row of padding on each side: the output's size stays */
+        run->direct.dilation_h = 2;
+        run->direct.pad_top++;
+    }
     run->n_x = (size_t)b->batch * (size_t)s->in_h * (size_t)s->in_w * (size_t)s->in_c;
     run->n_y = (size_t)b->batch * (size_t)s->out_h * (size_t)s->out_w * (size_t)s->out_c;
     run->n_w =
@@ -124,6 +133,9 @@ static void layer_open(const bench *b, const layer *l, int32_t tokens, layer_run
     for (int pass = 0; pass < N_PASSES; pass++) {
         uint64_t sample = 0;
         uint64_t bytes = b->floats->fused_workspace_bytes(s, 1U << pass, 1, &sample);
+        bytes += sample * (uint64_t)b->batch;
+        most = bytes > most ? bytes : most;
+        bytes = b->floats->fused_workspace_bytes(&run->direct, 1U << pass, 1, &sample);
         bytes += sample * (uint64_t)b->batch;
         most = bytes > most ? bytes : most;
         bytes = b->ints->conv_workspace_bytes(s, (dunlin_conv_pass)pass, 0, 1);
@@ -154,10 +166,11 @@ static void layer_close(layer_run *run)
     }
 }
 
-static void run_floats(const bench *b, const layer_run *run, int pass)
+static void run_floats(const bench *b, const layer_run *run, const dunlin_conv_shape *shape,
+                       int pass)
 {
     dunlin_fused_call call = {
-        .shape = &run->shape,
+        .shape = shape,
         .n_samples = b->batch,
         .x = {.x = run->x, .pitch = run->shape.in_c, .low = -INFINITY, .high = INFINITY},
         .w = run->w,
@@ -202,22 +215,30 @@ static void run_ints(const bench *b, const layer_run *run, int pass)
     }
 }
 
-static void time_pass(const bench *b, const layer_run *run, int pass, double *out_floats,
-                      double *out_ints)
+/* The least seconds of a pass. */
+typedef struct pass_times {
+    double floats, ints, direct;
+} pass_times;
+
+static pass_times time_pass(const bench *b, const layer_run *run, int pass)
 {
+    pass_times least = {1e30, 1e30, 1e30};
     double total = 0.0;
-    *out_floats = 1e30;
-    *out_ints = 1e30;
     for (int i = 0; i < 3 || (total < b->seconds && i < 1000); i++) {
         const double start = now();
-        run_floats(b, run, pass);
+        run_floats(b, run, &run->shape, pass);
         const double middle = now();
         run_ints(b, run, pass);
         const double end = now();
-        *out_floats = fmin(*out_floats, middle - start);
-        *out_ints = fmin(*out_ints, end - middle);
+        least.floats = fmin(least.floats, middle - start);
+        least.ints = fmin(least.ints, end - middle);
         total += end - start;
+        if (run->has_direct) {
+            run_floats(b, run, &run->direct, pass);
+            least.direct = fmin(least.direct, now() - end);
+        }
     }
+    return least;
 }
 
 static void layer_name(const network *net, const layer *l, char out[64])
@@ -238,13 +259,42 @@ static void repeat_network(const bench *b, const network *net)
         layer_open(b, &net->layers[i], net->tokens, &run);
         for (long n = 0; n < b->times; n++) {
             if (strcmp(b->side, "floats") == 0) {
-                run_floats(b, &run, b->pass);
+                run_floats(b, &run, &run.shape, b->pass);
             } else {
                 run_ints(b, &run, b->pass);
             }
         }
         layer_close(&run);
     }
+}
+
+static void print_layer(const char *name, int count, const pass_times times[N_PASSES],
+                        bool has_direct)
+{
+    (void)printf("%-28s %5d", name, count);
+    for (int pass = 0; pass < N_PASSES; pass++) {
+        const pass_times *t = &times[pass];
+        if (t->ints > 0.0) {
+            (void)printf("  %8.3f %8.3f %6.2f", 1e3 * t->floats, 1e3 * t->ints,
+                         t->floats / t->ints);
+        } else {
+            (void)printf("  %24s", "");
+        }
+    }
+    (void)printf("\n");
+    if (has_direct) {
+        (void)printf("%-34s", "  floats without Winograd");
+        for (int pass = 0; pass < N_PASSES; pass++) {
+            const pass_times *t = &times[pass];
+            if (t->ints > 0.0) {
+                (void)printf("  %8.3f %8s %6.2f", 1e3 * t->direct, "", t->direct / t->ints);
+            } else {
+                (void)printf("  %24s", "");
+            }
+        }
+        (void)printf("\n");
+    }
+    (void)fflush(stdout);
 }
 
 static void run_network(const bench *b, const network *net)
@@ -262,23 +312,17 @@ static void run_network(const bench *b, const network *net)
         if (b->layer != NULL && strstr(name, b->layer) == NULL) {
             continue;
         }
+        pass_times times[N_PASSES] = {{.ints = 0.0}};
         layer_open(b, l, net->tokens, &run);
-        (void)printf("%-28s %5d", name, l->count);
         for (int pass = 0; pass < N_PASSES; pass++) {
-            double of_floats = 0.0;
-            double of_ints = 0.0;
             if (i == 0 && pass == INPUT_GRAD && net->tokens == 0) {
-                (void)printf("  %24s", "");
-                continue;
+                continue; /* nobody wants it */
             }
-            time_pass(b, &run, pass, &of_floats, &of_ints);
-            all[0][pass] += of_floats * l->count;
-            all[1][pass] += of_ints * l->count;
-            (void)printf("  %8.3f %8.3f %6.2f", 1e3 * of_floats, 1e3 * of_ints,
-                         of_floats / of_ints);
+            times[pass] = time_pass(b, &run, pass);
+            all[0][pass] += times[pass].floats * l->count;
+            all[1][pass] += times[pass].ints * l->count;
         }
-        (void)printf("\n");
-        (void)fflush(stdout);
+        print_layer(name, l->count, times, run.has_direct);
         layer_close(&run);
     }
     (void)printf("%-34s", "all layers");
