@@ -12,12 +12,19 @@
 
 void secagg_fleet_begin(secagg_fleet *fleet, const char *task)
 {
+    secagg_fleet_begin_with(fleet, task, NULL);
+}
+
+void secagg_fleet_begin_with(secagg_fleet *fleet, const char *task,
+                             const dunlin_learner plugs[FLEET_DEVICES])
+{
     memset(fleet, 0, sizeof *fleet);
     server_process_start(&fleet->server, task, "20:40");
     for (int i = 0; i < FLEET_DEVICES; i++) {
         real_device *device = &fleet->devices[i];
         real_device_prepare(device, &fleet->server, i);
         device->learner.step = (float)(i * 3 + 1) / 64.0F;
+        device->plug = plugs != NULL ? plugs[i] : device->plug;
         device->options.require_secure_aggregation = true;
         device->options.retry_refused_first_ms = 20;
         device->options.retry_refused_most_ms = 200;

@@ -30,6 +30,9 @@ typedef struct secagg_fleet {
 
 /* Server and devices. Updates are whole 4096ths, so that no rounding is drawn. */
 void secagg_fleet_begin(secagg_fleet *fleet, const char *task);
+/* With learners of the test's own: `plugs`, one a device. */
+void secagg_fleet_begin_with(secagg_fleet *fleet, const char *task,
+                             const dunlin_learner plugs[FLEET_DEVICES]);
 void secagg_fleet_end(secagg_fleet *fleet);
 
 /* All devices until their rounds are over. */
