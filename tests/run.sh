@@ -170,7 +170,7 @@ do_abi() {
 do_lint() { tests/lint/lint.sh; }
 do_warnings-clang() {
     cmake --preset dev-clang && cmake --build --preset dev-clang --target dunlin_proto_generated dunlin_onnx_generated &&
-        tests/lint/warnings.py build/dev-clang
+        tests/lint/clang_warnings.py build/dev-clang
 }
 do_build-clang() { configure_and_build dev-clang; }
 do_build-asan() { cmake --preset asan && build_for asan -- "${asan_tests[@]}"; }

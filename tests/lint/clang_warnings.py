@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every file as the compiler reads it, no code made: its warnings, which the build's flags make errors.
 
-    warnings.py BUILD-FOLDER    with compile_commands.json, and the generated headers
+    clang_warnings.py BUILD-FOLDER    with compile_commands.json, and the generated headers
 
 Each command of the build with -fsyntax-only in place of what it would write; as many at once as there are processors. A file
 that is compiled for several instruction sets is read for each, one that is compiled several times otherwise once; sources that
