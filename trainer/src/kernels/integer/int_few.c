@@ -124,6 +124,8 @@ static void few_store(const few_job *job, const int_run *sums, int64_t column, i
 {
     const dunlin_int_conv_call *call = job->few->call;
     const int64_t n_rows = job->few->n_rows;
+    int64_t at = 0;
+    target->at = &at;
     for (int64_t row = 0; row < n_rows; row++) {
         int32_t ints[RUN_CHANNELS];
         int_run run = sums[row];
@@ -137,13 +139,13 @@ static void few_store(const few_job *job, const int_run *sums, int64_t column, i
         for (int64_t i = n; i < RUN_CHANNELS; i++) {
             ints[i] = 0;
         }
-        const int64_t at[1] = {row * job->few->view->out_pitch + column};
-        target->at = at;
+        at = row * job->few->view->out_pitch + column;
         const int_block block = {.target = target};
         for (int64_t i = 0; i < n; i += INT_WIDTH) {
             K(int_store)(&block, 0, 1, i, min_i64(INT_WIDTH, n - i), ints + i);
         }
     }
+    target->at = NULL;
 }
 
 static void few_task(void *ctx, size_t slot)
