@@ -99,6 +99,11 @@ done | report "long_files.txt:"
 # Functions, with a list of the same kind.
 tests/lint/functions.py | report "long functions:"
 
+# A script's folder is the first that Python looks in, so a name of its own modules there hides that one from all of them.
+git ls-files -- '*.py' | python3 -c 'import pathlib, sys
+for path in map(pathlib.Path, sys.stdin.read().split()):
+    if path.stem in getattr(sys, "stdlib_module_names", ()): print(path)' | report "scripts with the name of a module of Python:"
+
 git grep -nE '/(work|farm|root)/|/tmp/ba[s]h' -- . ':!tests/lint/lint.sh' | report "paths of a machine:"
 git grep -nE '\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b' -- '*.c' '*.h' '*.sh' '*.cmake' '*.proto' ':!tests/lint/lint.sh' |
     report "left-overs:"
