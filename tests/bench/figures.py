@@ -358,12 +358,11 @@ def compress_table():
     return lines
 
 
-def integers_table():
+def integers_table(is_products=False):
     """Each precision beside float32 with the same recipe, and float32 beside PyTorch's: means over the seeds, and each seed's points."""
-    table = kept_rows.read(INTEGERS)
+    table = [row for row in kept_rows.read(INTEGERS) if (row["series"] in integers_rows.PRODUCTS) == is_products]
     if not table:
         return ["(no row yet)"]
-    names = {"lenet5": "LeNet-5, Fashion-MNIST", "vgg11": "VGG-11, CIFAR-10 (JPEG)", "writers": "LeNet-5, MNIST by writer, federated"}
     lines = ["| what | examples | epochs or rounds | beside float32 | float32 | it | points below float32, each seed | bar | commit |",
              "|" + "---|" * 9]  # fmt: skip
     for series, epochs, examples, precision in dict.fromkeys(tuple(row[name] for name in ("series", "epochs", "examples", "precision"))
@@ -373,12 +372,12 @@ def integers_table():
             continue
         below = [floats - accuracy for _, floats, accuracy in both]
         mean = [sum(one[i] for one in both) / len(both) for i in (1, 2)]
-        bar = {"niti": "%.1f" % integers_rows.BARS[series], "torch": "%.1f either way" % integers_rows.FROM_TORCH}.get(precision, "")
         used = sorted({row["commit"] for row in table if (row["series"], row["precision"]) == (series, precision)})
         mark = OLDER if any(is_older(commit, ["trainer"]) for commit in used) else ""
         lines.append("| %s | %s | %s | %s | %.2f %% | %.2f %% | **%.2f** (%s) | %s | %s%s |" % (
-            names[series], examples, epochs, "PyTorch's float32" if precision == "torch" else "`%s`" % precision, mean[0], mean[1],
-            sum(below) / len(below), ", ".join("%.2f" % one for one in below), bar, ", ".join(used), mark))  # fmt: skip
+            integers_rows.NAMES[series], examples, epochs, "PyTorch's float32" if precision == "torch" else "`%s`" % precision, mean[0],
+            mean[1], sum(below) / len(below), ", ".join("%.2f" % one for one in below), integers_rows.bar_of(series, precision),
+            ", ".join(used), mark))  # fmt: skip
     return lines
 
 
@@ -449,6 +448,7 @@ PARTS = {
     "ablations": ablations_table,
     "compress": compress_table,
     "integers": integers_table,
+    "products": lambda: integers_table(is_products=True),
     "neon": neon.table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""Accuracy in integers beside float32 with the same recipe: a row a run, three seeds, three series.
+"""Accuracy in integers beside float32 with the same recipe: a row a run, three seeds, six series.
 
 integers.py PROGRAMS [CSV] [--series NAME,...] [--precisions NAME,...] [--seeds N] [--epochs N] [--examples N] [--rounds N]
 
 PROGRAMS has dunlin-train and dunlin-fleet, DUNLIN_DATA the data sets (cifar10_jpeg unpacked). Series: vgg11, VGG-11 with one
-dense layer on 20,000 images of CIFAR-10's JPEG copy; lenet5, on Fashion-MNIST; writers, LeNet-5 federated on MNIST by writer.
-In vgg11 and lenet5 all precisions of a seed begin from the same weights: vgg11's are drawn here, even within the bound that He et al.
+dense layer on 20,000 images of CIFAR-10's JPEG copy; lenet5, on Fashion-MNIST; writers, LeNet-5 federated on MNIST by writer;
+mobilenet_v2 and resnet18, on 20,000 images as vgg11; vgg16, federated on 10,000 of them over ten devices, five a round. The last
+three are those of the precisions that have batch norm (--precisions fp32,adaptive-int8,...). In the series on one machine all
+precisions of a seed begin from the same weights: vgg11's are drawn here, even within the bound that He et al.
 (2015) give the deviation for: int8 has one range a tensor, and a normal draw's rare far values would leave the others 1.4 bits less of it. A row
 is written as soon as it is known, and one that is there is not run again, so an interrupted series continues. Rows of another
 length (--epochs, --examples, --rounds) are rows of their own. At the end it prints how many points each precision is below
@@ -24,14 +26,18 @@ import tempfile
 import kept_rows
 import numpy as np
 import onnx
-from integers_rows import BARS, FROM_TORCH, pairs
+from integers_rows import BARS, FROM_TORCH, bar_of, pairs
 from onnx import helper, numpy_helper
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ["series", "precision", "seed", "epochs", "examples", "accuracy", "loss", "cpu_s", "commit", "date", "command"]
 KEY = COLUMNS[:5]
 VGG = (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool")
-RATES = {"vgg11": "0.02", "lenet5": "0.02", "writers": "0.05"}  # of float32 and of the precisions that have a rate
+RATES = {"vgg11": "0.02", "lenet5": "0.02", "writers": "0.05", "mobilenet_v2": "0.02", "resnet18": "0.02",
+         "vgg16": "0.02"}  # of float32 and of the precisions that have a rate  # fmt: skip
+FLEETS = ("writers", "vgg16")
+EXAMPLES = {"vgg11": 20000, "mobilenet_v2": 20000, "resnet18": 20000, "vgg16": 10000}
+CIFAR = ["--dataset", "cifar10_jpeg", "--random-crop", "4", "--flip"]
 BITS = {"vgg11": "4,3,2,1,0"}  # of niti's updates, its rate, where another list than the default was better on seed 11
 
 
@@ -76,20 +82,25 @@ def flags_of(series, precision):
 
 def command_of(programs, options, series, seed, folder):
     """The command of a row without the precision's flags."""
+    fleet = [str(programs / "dunlin-fleet"), "--serve", "--rounds", str(options.rounds)]
     if series == "writers":
-        return [str(programs / "dunlin-fleet"), "--serve", "--clients", "60", "--cohort", "20", "--rounds", str(options.rounds),
-                "--dataset", "mnist_writers", "--partition", "writers", "--model", "lenet5"]
+        return fleet + ["--clients", "60", "--cohort", "20", "--dataset", "mnist_writers", "--partition", "writers", "--model", "lenet5"]
+    if series == "vgg16":
+        return fleet + ["--clients", "10", "--cohort", "5", "--partition", "iid", "--model", "vgg16_cifar", "--batch", "32",
+                        "--judge-every", "5"] + CIFAR  # fmt: skip
     train = [str(programs / "dunlin-train"), "--epochs", str(options.epochs), "--batch", "64", "--eval"]
     if series == "lenet5":
         return train + ["--model", "lenet5", "--dataset", "fashion_mnist"]
+    if series != "vgg11":  # a batch norm of a few examples would have a range of its own
+        return train + ["--model", series, "--image", "32", "--classes", "10", "--drop-last"] + CIFAR
     path = folder / "vgg11.onnx"
     make_vgg(path, seed)
-    return train + ["--model", str(path), "--dataset", "cifar10_jpeg", "--random-crop", "4", "--flip"]
+    return train + ["--model", str(path)] + CIFAR
 
 
 def length_of(options, series):
-    epochs = options.rounds if series == "writers" else options.epochs
-    return str(epochs), str(options.examples or (20000 if series == "vgg11" else "all"))
+    epochs = options.rounds if series in FLEETS else options.epochs
+    return str(epochs), str(options.examples or EXAMPLES.get(series, "all"))
 
 
 def processor_s():
@@ -125,7 +136,7 @@ def run(programs, options, series, precision, seed):
             command += flags_of(series, precision)
             subprocess.run(command + ["--json", str(out)], check=True, stdout=subprocess.DEVNULL)
             result = json.loads(out.read_text())
-            accuracy, loss = ((result["rounds"][-1]["accuracy"], result["rounds"][-1]["loss"]) if series == "writers" else
+            accuracy, loss = ((result["rounds"][-1]["accuracy"], result["rounds"][-1]["loss"]) if series in FLEETS else
                               (result["test_accuracy"], result["test_loss"]))  # fmt: skip
     commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return {"series": series, "precision": precision, "seed": str(seed), "epochs": epochs, "examples": examples,
@@ -142,9 +153,9 @@ def tell(rows, options, series, precision):
         print("%s: our float32 is %+.2f points from PyTorch's (%s), bar %.1f either way" %
               (series, sum(apart) / len(apart), ", ".join("%+.2f" % one for one in apart), FROM_TORCH))
     elif apart:
-        bar = ", bar %.1f" % BARS[series] if precision == "niti" else ""
+        bar = bar_of(series, precision)
         print("%s, %s: %.2f points below float32 (%s)%s" %
-              (series, precision, sum(apart) / len(apart), ", ".join("%.2f" % one for one in apart), bar))
+              (series, precision, sum(apart) / len(apart), ", ".join("%.2f" % one for one in apart), bar and ", bar " + bar))
 
 
 def main():
@@ -165,7 +176,7 @@ def main():
     for seed in range(1, options.seeds + 1):
         for series in series_wanted:
             for precision in precisions:
-                if precision == "torch" and series == "writers":
+                if precision == "torch" and series not in ("vgg11", "lenet5"):
                     continue  # there is no PyTorch of it
                 key = [series, precision, str(seed), *length_of(options, series)]
                 if any([row[name] for name in KEY] == key for row in kept_rows.read(options.csv)):
