@@ -188,6 +188,19 @@ def make_refused(folder):
         onnx.save(made, os.path.join(folder, 'stored_bad_%s.onnx' % name))
 
 
+def make_run(folder):
+    """Elements by numbers that follow each other: a part, and no order."""
+    nodes = [helper.make_node('Flatten', ['x'], ['f'], name='flat'), helper.make_node('Gather', ['f', 'ids'], ['p'], name='pick', axis=1),
+             helper.make_node('Gemm', ['p', 'm'], ['y'], name='fc', transB=1)]  # fmt: skip
+    tensors = [numpy_helper.from_array(torch.arange(8.0).reshape(2, 4).numpy(), 'm'),
+               helper.make_tensor('ids', TensorProto.INT64, [4], [2, 3, 4, 5])]  # fmt: skip
+    graph = helper.make_graph(nodes, 'g', [helper.make_tensor_value_info('x', TensorProto.FLOAT, ('N', 2, 4))],
+                              [helper.make_tensor_value_info('y', TensorProto.FLOAT, None)], tensors)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17)])
+    made.ir_version = 8
+    onnx.save(made, os.path.join(folder, 'stored_run.onnx'))
+
+
 def no_parameters_of(path):
     """Parameters of ours that are constants of the file, with their lengths: orders, and whole numbers that are added."""
     made, file = {}, onnx.shape_inference.infer_shapes(onnx.load(path))
@@ -205,6 +218,7 @@ def no_parameters_of(path):
 
 def make_stored(folder):
     make_refused(folder)
+    make_run(folder)
     torch.manual_seed(31)
     cases = {'scaled': (Scaled(), torch.randn(4, 4)), 'columns': (Columns(), torch.randn(4, 4)), 'places': (Places(), torch.randn(4, 4, 8)),
              'asked': (Asked(), torch.randn(4, 4, 5)), 'branches': (Branches(), torch.randn(4, 2, 3, 5)),

@@ -214,6 +214,28 @@ Test(onnx_stored, same_bits_within_budgets)
     }
 }
 
+/* Elements whose numbers follow each other are a part, which nothing is multiplied for. */
+Test(onnx_stored, numbers_in_a_row_are_a_part)
+{
+    char path[512];
+    dunlin_model *model = NULL;
+    dunlin_error error = {0};
+    size_t n_parts = 0;
+    cr_assert_eq(dunlin_model_open(net_onnx_path("stored_run.onnx", path), NULL, &model, &error),
+                 DUNLIN_OK, "%s", error.text);
+    for (size_t i = 0; i < model->net.n_nodes; i++) {
+        const dunlin_net_node *node = &model->net.nodes[i];
+        if (node->kind == DUNLIN_OP_SLICE) {
+            n_parts++;
+            cr_expect(node->u.slice.axis == 0 && node->u.slice.start == 2 &&
+                      node->u.slice.end == 6);
+        }
+    }
+    cr_expect_eq(n_parts, 1);
+    cr_expect_eq(model->net.n_params, 1);
+    dunlin_model_destroy(model);
+}
+
 Test(onnx_stored, faults_are_named)
 {
     static const struct {
