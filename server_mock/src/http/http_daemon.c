@@ -165,20 +165,22 @@ static dunlin_status start_daemon(dunlin__http *http, int socket, dunlin_error *
                      (http->faults != NULL ? (unsigned)MHD_ALLOW_SUSPEND_RESUME : 0);
     unsigned n_threads = options->n_threads > 2 ? (unsigned)options->n_threads : 2;
     const unsigned limit = connection_limit();
-    struct MHD_OptionItem more[3] = {{MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
     size_t n_more = 0;
     if (http->trust != NULL) {
         more[n_more++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, http->trust};
     }
-    if (socket >= 0) {
+    if (socket >= 0) { /* with an address beside it libmicrohttpd 1.0 does not start */
         more[n_more++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, socket, NULL};
+    } else {
+        more[n_more++] = (struct MHD_OptionItem){MHD_OPTION_SOCK_ADDR, 0, &address};
     }
     more[n_more] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     errno = 0;
     http->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, dunlin__http_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http,
-        MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_HTTPS_MEM_KEY, http->server->certs.key,
-        MHD_OPTION_HTTPS_MEM_CERT, http->server->certs.certificate, MHD_OPTION_HTTPS_PRIORITIES,
+        MHD_OPTION_HTTPS_MEM_KEY, http->server->certs.key, MHD_OPTION_HTTPS_MEM_CERT,
+        http->server->certs.certificate, MHD_OPTION_HTTPS_PRIORITIES,
         "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", MHD_OPTION_ARRAY, more,
         MHD_OPTION_THREAD_POOL_SIZE, n_threads, MHD_OPTION_CONNECTION_LIMIT, limit,
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
