@@ -3,6 +3,7 @@
  * keep.
  */
 #include "planner/graphs.h"
+#include "schedule/barriers.h"
 #include "schedule/regions.h"
 
 #include <mem/plan.h>
@@ -117,6 +118,41 @@ Test(regions, but_not_for_whom_needs_them)
     cr_expect_lt(regions.group_of[at.update], regions.group_of[needs]);
     dunlin__regions_close(&regions);
     test_graph_free(at.graph);
+}
+
+/* Whoever reads any part of what a reduction changes waits for it, also a part of a part. */
+Test(regions, all_parts_of_a_reduction_are_waited_for)
+{
+    test_graph *g = test_graph_new();
+    const dunlin_alloc alloc = dunlin__alloc_or_default(NULL);
+    dunlin_barrier_map map;
+    const uint32_t x = test_batched(g, "x", 64, DUNLIN_MEM_INPUT);
+    const uint32_t sums = test_fixed(g, "sums", 256, DUNLIN_MEM_ACCUMULATOR);
+    const uint32_t parts[] = {
+        test_part(g, "sums/a", sums, 0, 64),
+        test_part(g, "sums/b", sums, 64, 64),
+        test_part(g, "sums/c", sums, 128, 128),
+    };
+    const uint32_t inner = test_part(g, "sums/c/d", parts[2], 0, 64);
+    const uint32_t other = test_fixed(g, "other", 64, DUNLIN_MEM_SAVED);
+    const uint32_t out = test_fixed(g, "out", 64, DUNLIN_MEM_SAVED);
+    const uint32_t reduce = TEST_OP(g, "reduce", REDUCE, "ra", x, sums);
+    const uint32_t apart = TEST_OP(g, "apart", FIXED, "rw", other, out);
+    uint32_t readers[4];
+    for (int i = 0; i < 4; i++) {
+        readers[i] = TEST_OP(g, "reader", FIXED, "rw", i < 3 ? parts[i] : inner, out);
+    }
+    cr_assert_eq(dunlin__barrier_open(&g->graph, &alloc, &map, NULL), DUNLIN_OK);
+    for (int i = 0; i < 4; i++) {
+        cr_expect_not(dunlin__barrier_waits(&map, &g->ops[readers[i]]));
+    }
+    dunlin__barrier_mark(&map, &g->ops[reduce]);
+    for (int i = 0; i < 4; i++) {
+        cr_expect(dunlin__barrier_waits(&map, &g->ops[readers[i]]), "reader %d", i);
+    }
+    cr_expect_not(dunlin__barrier_waits(&map, &g->ops[apart]));
+    dunlin__barrier_close(&map);
+    test_graph_free(g);
 }
 
 Test(regions, the_least_plan_holds_a_sample)

@@ -148,6 +148,7 @@ Test(examples_feed, the_same_bits_as_from_memory)
     cr_expect_eq(train(&source, 0, found, &error), DUNLIN_DATA);
     cr_expect_not_null(strstr(error.text, "without a store"), "%s", error.text);
     dunlin_examples_feed_destroy(feed);
+    dunlin_examples_feed_destroy(NULL);
     bench_remove(&b);
 }
 
