@@ -46,10 +46,11 @@ static size_t keep_escapes(void *cls, struct MHD_Connection *connection, char *t
 static void watch(const dunlin__http *http, struct MHD_Connection *connection,
                   void **socket_context)
 {
+    uint8_t peer[16];
+    const bool is_counted = dunlin__http_address(http, connection, peer);
+    /* Read at once: with libmicrohttpd 1.0 the next question about a connection writes over it. */
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    uint8_t peer[16];
-    bool is_counted = dunlin__http_address(http, connection, peer);
     if (info != NULL) {
         *socket_context =
             dunlin__connections_add(http->connections, info->connect_fd, is_counted ? peer : NULL);
