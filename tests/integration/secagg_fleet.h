@@ -47,6 +47,10 @@ bool secagg_fleet_has_masked(const real_device *device);
 bool secagg_fleet_has_committed(const real_device *device);
 bool secagg_fleet_is_about_to_unmask(const real_device *device);
 
+/* The whole numbers that a device will mask, once they are final: `n` of them, the last one for how
+ * much it counts. False: they are not there, or masked by now. */
+bool secagg_fleet_read_numbers(const secagg_fleet *fleet, int index, uint32_t *out, size_t n);
+
 /* Its contribution counts. */
 void secagg_fleet_expect_accepted(const real_device *device);
 /* The step of the status's round: devices that came. */

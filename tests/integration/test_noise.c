@@ -7,7 +7,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,19 +37,9 @@ static seen_numbers seen[FLEET_DEVICES];
 static void watch(secagg_fleet *fleet, int index)
 {
     static uint32_t numbers[FLEET_VALUES + 1];
-    char path[1100];
-    const dunlin_client *client = fleet->devices[index].client;
-    if (client->round == NULL || client->journal.phase != DUNLIN_PHASE_PUT) {
+    if (!secagg_fleet_read_numbers(fleet, index, numbers, FLEET_VALUES + 1)) {
         return;
     }
-    (void)snprintf(path, sizeof path, "%s/update.whole", client->round->folder);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return; /* masked by now */
-    }
-    const size_t n = fread(numbers, sizeof numbers[0], FLEET_VALUES + 1, file);
-    (void)fclose(file);
-    cr_assert_eq(n, FLEET_VALUES + 1);
     if (seen[index].is_there) {
         cr_expect_eq(memcmp(seen[index].numbers, numbers, sizeof numbers), 0,
                      "device %d draws its noise once", index);

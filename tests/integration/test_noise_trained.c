@@ -12,7 +12,6 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,20 +41,9 @@ static whole_numbers seen[FLEET_DEVICES];
 
 static void watch(secagg_fleet *fleet, int index)
 {
-    char path[1100];
-    const dunlin_client *client = fleet->devices[index].client;
-    if (client->round == NULL || client->journal.phase != DUNLIN_PHASE_PUT) {
-        return;
+    if (secagg_fleet_read_numbers(fleet, index, seen[index].of, N_VALUES + 1)) {
+        seen[index].is_there = true;
     }
-    (void)snprintf(path, sizeof path, "%s/update.whole", client->round->folder);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return; /* masked by now */
-    }
-    const size_t n = fread(seen[index].of, sizeof seen[index].of[0], N_VALUES + 1, file);
-    (void)fclose(file);
-    cr_assert_eq(n, N_VALUES + 1);
-    seen[index].is_there = true;
 }
 
 /* The data and what trains on them. */
