@@ -63,12 +63,18 @@ ALWAYS_INLINE vint store_vector(int_target *target, int64_t at, int32_t used, vi
 #if VEC == 16
 #define WIDE(op, a, b) _mm512_##op((__m512i)(a), (__m512i)(b))
 typedef __m512i wide;
+#else
+#define WIDE(op, a, b) _mm256_##op((__m256i)(a), (__m256i)(b))
+typedef __m256i wide;
+#endif
 
 /* Four vectors as bytes; what is beyond int8 saturates. */
 ALWAYS_INLINE wide packed(const vint v[4])
 {
     return WIDE(packs_epi16, WIDE(packs_epi32, v[0], v[1]), WIDE(packs_epi32, v[2], v[3]));
 }
+
+#if VEC == 16
 
 /* Magnitudes with the signs of v, packed: signs cost less for bytes, once v is packed too. The
  * least value has no magnitude, and stays beyond -127. */
@@ -85,17 +91,15 @@ ALWAYS_INLINE wide in_order(wide v)
     return _mm512_permutexvar_epi32(places, v);
 }
 #else
-#define WIDE(op, a, b) _mm256_##op((__m256i)(a), (__m256i)(b))
-typedef __m256i wide;
 
 ALWAYS_INLINE wide packed_signed(const vint size[4], const vint v[4])
 {
-    wide q[4];
+    vint q[4];
     UNROLL
     for (int j = 0; j < 4; j++) {
-        q[j] = (wide)vint_signed(size[j], v[j]);
+        q[j] = vint_signed(size[j], v[j]);
     }
-    return WIDE(packs_epi16, WIDE(packs_epi32, q[0], q[1]), WIDE(packs_epi32, q[2], q[3]));
+    return packed(q);
 }
 
 ALWAYS_INLINE wide in_order(wide v)
