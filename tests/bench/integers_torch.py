@@ -5,11 +5,15 @@ order of the examples and the draws of windows are PyTorch's. Before it trains, 
 be ours, so that data, network and weights are the same.
 """
 import gzip
+import os
 import pathlib
 
+import compare_torch
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+os.environ.update(compare_torch.blas_core())  # read when PyTorch is imported, which is later
 
 FASHION_MEAN, FASHION_DEVIATION = 0.286041, 0.353024
 

@@ -157,14 +157,14 @@ def cifar(folder, n_train):
 
 
 def augmented(x, generator):
+    """Windows of normalised images with a black border, as torch_curve.augmented() has it."""
     import torch
-    import torch.nn.functional as F
+    from torch_curve import windows
 
-    wide = F.pad(x, (4, 4, 4, 4))
-    places = torch.randint(0, 9, (len(x), 2), generator=generator).tolist()
-    mirrored = torch.rand(len(x), generator=generator) < 0.5
-    cut = [one[:, y : y + 32, x : x + 32] for one, (y, x) in zip(wide, places)]
-    return torch.stack([one.flip(2) if flip else one for one, flip in zip(cut, mirrored)])
+    black = -torch.tensor(CIFAR_MEAN) / torch.tensor(CIFAR_DEVIATION)
+    wide = black.view(1, 3, 1, 1).repeat(len(x), 1, 40, 40)
+    wide[:, :, 4:36, 4:36] = x
+    return windows(wide, generator)
 
 
 def network_of(task):
