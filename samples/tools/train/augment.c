@@ -3,10 +3,26 @@
  */
 #include "train.h"
 
+#include <string.h>
+
+static int check_border(const train_flags *flags)
+{
+    const char *border = flags->border;
+    if (border == NULL) {
+        return EXIT_OK;
+    }
+    if (strcmp(border, "zero") != 0 && strcmp(border, "mean") != 0) {
+        return program_misuse(&train_program, "--border %s: zero or mean", border);
+    }
+    return flags->has_random_crop
+               ? EXIT_OK
+               : program_misuse(&train_program, "--border without --random-crop or --augment crop");
+}
+
 int train_check_augment(train_flags *flags)
 {
     if (flags->augment == NULL) {
-        return EXIT_OK;
+        return check_border(flags);
     }
     if (flags->has_random_crop || flags->is_flip) {
         return program_misuse(&train_program,
@@ -22,7 +38,7 @@ int train_check_augment(train_flags *flags)
                               "--augment mixup mixes every label: --ignore-label does not go with "
                               "it");
     }
-    return status;
+    return status == EXIT_OK ? check_border(flags) : status;
 }
 
 dunlin_loss train_loss(const train_flags *flags)

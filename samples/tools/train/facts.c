@@ -68,6 +68,9 @@ static json_t *hyper_object(const train_flags *flags)
     if (flags->augment != NULL) {
         object_text(object, "augment", flags->augment);
     }
+    if (flags->border != NULL) {
+        object_text(object, "border", flags->border);
+    }
     return object;
 }
 

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* A folder of pictures is read ahead without being asked: decoding takes longer than most steps. */
 #define FOLDER_AHEAD_BYTES (64U << 20)
@@ -70,6 +71,9 @@ static dunlin_pipeline_options pipeline_options(const train_flags *flags,
     options.crop_height = (int32_t)(flags->crop != 0 ? flags->crop : image);
     options.is_random_crop = flags->has_random_crop;
     options.padding = (int32_t)flags->padding;
+    options.border = flags->border != NULL && strcmp(flags->border, "mean") == 0
+                         ? DUNLIN_BORDER_MEAN
+                         : DUNLIN_BORDER_ZERO;
     options.is_flip = flags->is_flip;
     if (is_trained) {
         const train_ahead plan = train_plan_ahead(flags, stored, taken);

@@ -65,6 +65,7 @@ typedef struct train_flags {
     int64_t batch, micro_batch, epochs, steps, n_threads;
     int64_t resize, crop, padding, ahead_threads;
     const char *augment;    /* NULL: not given */
+    const char *border;     /* NULL: zero */
     augment_choice changes; /* what it asks for */
     int64_t warmup_steps, period_steps;
     int64_t ignore_label;

@@ -284,6 +284,12 @@ Test(pipeline, what_is_refused)
     options = usual_options(0);
     options.is_random_crop = false;
     refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "padding 2 without a random crop");
+    options.padding = 0;
+    options.border = DUNLIN_BORDER_MEAN;
+    refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "border 1 without a random crop");
+    options = usual_options(0);
+    options.border = (dunlin_border)2;
+    refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "border 2: 0 (zeros) and 1 (the mean)");
     options = usual_options(0);
     options.resize_width = 5;
     refuse(&source, &shape, &options, DUNLIN_ARGUMENT, "resize_height is 0 and its width is not");

@@ -186,6 +186,18 @@ run 2 $small --prefetch 256KiB --prefetch-threads 17
 [ "$(value ahead.json rss_growth_bytes)" -le $(($(value ahead.json peak_bytes) + constant + 262144)) ] ||
     complain "reading ahead has grown the process by $(value ahead.json rss_growth_bytes)"
 # shellcheck disable=SC2086
+run 0 $small $drawn --border zero --json zero.json
+[ "$(value zero.json weights_hash)" = "$(value drawn.json weights_hash)" ] || complain "--border zero is not what it is without"
+# shellcheck disable=SC2086
+run 0 $small $drawn --border mean --json mean.json
+[ "$(value mean.json weights_hash)" != "$(value drawn.json weights_hash)" ] || complain "--border mean does nothing"
+# shellcheck disable=SC2086
+run 2 $small --steps 1 --border mean
+error_has "--border without --random-crop"
+# shellcheck disable=SC2086
+run 2 $small --steps 1 --random-crop 1 --border grey
+error_has "--border grey: zero or mean"
+# shellcheck disable=SC2086
 run 1 $small --crop 27
 error_has "--crop 27"
 # shellcheck disable=SC2086

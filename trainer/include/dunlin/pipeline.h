@@ -48,6 +48,14 @@ extern "C" {
 
 typedef struct dunlin_pipeline dunlin_pipeline;
 
+/* What surrounds an image where a random window reaches beyond it. */
+typedef enum dunlin_border {
+    DUNLIN_BORDER_ZERO = 0, /* zeros as stored: black, as torchvision's RandomCrop has it */
+    /* The mean of each channel by which the examples are normalised, rounded where they are bytes:
+     * about zero once they are. Where nothing is normalised, zeros. */
+    DUNLIN_BORDER_MEAN = 1
+} dunlin_border;
+
 typedef struct dunlin_pipeline_options {
     size_t struct_size;
     /* Size after resizing, 1 to 4096. Height alone: the shorter side gets it and the other follows
@@ -56,7 +64,7 @@ typedef struct dunlin_pipeline_options {
     /* Size of the window that is kept. Height alone: a square. Both 0: the whole image. */
     int32_t crop_height, crop_width;
     /* Training: the window lies anywhere in the image (after resizing), bordered by `padding`
-     * zeros, 0 to 4096, on each side. Otherwise it is the centre. */
+     * pixels, 0 to 4096, on each side. Otherwise it is the centre. */
     bool is_random_crop;
     int32_t padding;
     bool is_flip;  /* training: left and right are exchanged in half of the examples */
@@ -96,6 +104,7 @@ typedef struct dunlin_pipeline_options {
     int32_t prefetch_threads;
     int64_t prefetch_examples; /* at most so many are held ready; two batches are enough; 0: as many
                                   as fit into prefetch_bytes */
+    dunlin_border border;      /* of a random window */
 } dunlin_pipeline_options;
 
 #define DUNLIN_PIPELINE_OPTIONS_INIT DUNLIN_SIZED_INIT(dunlin_pipeline_options)

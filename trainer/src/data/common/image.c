@@ -232,6 +232,32 @@ static void copy_plane(const kept *window, const unsigned char *from, unsigned c
     }
 }
 
+void dunlin__image_stored_mean(const dunlin_image *image, float scale, const float *mean,
+                               float *out_stored)
+{
+    for (int32_t c = 0; c < image->channels; c++) {
+        const float stored = mean[c] / (scale != 0.0F ? scale : 1.0F);
+        const float low = stored > 0.0F ? stored + 0.5F : 0.0F;
+        const float whole = (float)(int32_t)(low < 255.0F ? low : 255.0F);
+        out_stored[c] = image->dtype == DUNLIN_U8 ? whole : stored;
+    }
+}
+
+/* All of the window, before what the image has goes over it. */
+static void fill_border(const dunlin_image *image, size_t n_plane, void *to)
+{
+    for (int32_t c = 0; c < image->channels; c++) {
+        const float value = image->border == NULL ? 0.0F : image->border[c];
+        if (image->dtype == DUNLIN_U8) {
+            memset((uint8_t *)to + (size_t)c * n_plane, (uint8_t)value, n_plane);
+            continue;
+        }
+        for (size_t i = 0; i < n_plane; i++) {
+            ((float *)to)[(size_t)c * n_plane + i] = value;
+        }
+    }
+}
+
 void dunlin__image_apply(const dunlin_image *image, const dunlin_image_place *place,
                          const void *from, float *scratch, void *to)
 {
@@ -247,7 +273,7 @@ void dunlin__image_apply(const dunlin_image *image, const dunlin_image_place *pl
     const int32_t n_columns = window.columns.end - window.columns.first;
     const bool is_resized = image->rows.n_taps != 0 || image->columns.n_taps != 0;
     if (n_rows < image->height || n_columns < image->width) {
-        memset(to, 0, (size_t)image->channels * to_plane);
+        fill_border(image, (size_t)image->height * (size_t)image->width, to);
     }
     if (n_rows == 0 || n_columns == 0) {
         return;

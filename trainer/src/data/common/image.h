@@ -22,9 +22,10 @@ typedef struct dunlin_image {
     int32_t channels;
     dunlin_image_axis rows, columns; /* n_to: the size after resizing */
     int32_t height, width;           /* of the window */
+    const float *border;             /* by channel, as the image is stored; NULL: zeros */
 } dunlin_image;
 
-/* Where the window lies in the resized image; outside of it there are zeros. */
+/* Where the window lies in the resized image; outside of it there is the border. */
 typedef struct dunlin_image_place {
     int32_t top, left;
     bool is_flipped;
@@ -36,6 +37,11 @@ bool dunlin__image_axis_make(const dunlin_alloc *alloc, int32_t n_from, int32_t 
                              dunlin_image_axis *out_axis);
 void dunlin__image_axis_free(const dunlin_alloc *alloc, dunlin_image_axis *axis);
 uint64_t dunlin__image_axis_bytes(const dunlin_image_axis *axis);
+
+/* The mean of each channel as it would be stored, the nearest of bytes; x = value * scale is what
+ * it is the mean of, 0: the value itself. */
+void dunlin__image_stored_mean(const dunlin_image *image, float scale, const float *mean,
+                               float *out_stored);
 
 /* Floats of scratch that dunlin__image_apply() needs; 0 if it needs none. */
 size_t dunlin__image_scratch(const dunlin_image *image);

@@ -77,6 +77,15 @@ dunlin_status dunlin__pipeline_check_options(const dunlin_pipeline_options *opti
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "padding %d without a random crop",
                             (int)options->padding);
     }
+    if (options->border != DUNLIN_BORDER_ZERO && options->border != DUNLIN_BORDER_MEAN) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,
+                            "border %d: 0 (zeros) and 1 (the mean) are known",
+                            (int)options->border);
+    }
+    if (options->border != DUNLIN_BORDER_ZERO && !options->is_random_crop) {
+        return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0, "border %d without a random crop",
+                            (int)options->border);
+    }
     if (options->prefetch_threads < 0 || options->prefetch_threads > DUNLIN_PIPELINE_THREADS ||
         options->prefetch_examples < 0) {
         return dunlin__fail(error, DUNLIN_ARGUMENT, "data", 0,

@@ -39,8 +39,9 @@ struct dunlin_pipeline {
     dunlin_image image;
     size_t raw_bytes, example_bytes, n_scratch;
     float mean[DUNLIN_PIPELINE_CHANNELS], std[DUNLIN_PIPELINE_CHANNELS];
-    maker own;     /* of the thread that trains */
-    maker *makers; /* of those that read ahead */
+    float border[DUNLIN_PIPELINE_CHANNELS]; /* as stored */
+    maker own;                              /* of the thread that trains */
+    maker *makers;                          /* of those that read ahead */
     int32_t n_makers;
     bool is_locked; /* the source below is read by one thread at a time */
     pthread_mutex_t below_lock;
@@ -332,6 +333,15 @@ static void copy_normalisation(dunlin_pipeline *pipeline)
     }
 }
 
+static void settle_border(dunlin_pipeline *pipeline)
+{
+    const dunlin_source made = plain_source(pipeline);
+    if (pipeline->options.border == DUNLIN_BORDER_MEAN && made.mean != NULL) {
+        dunlin__image_stored_mean(&pipeline->image, made.scale, made.mean, pipeline->border);
+        pipeline->image.border = pipeline->border;
+    }
+}
+
 static dunlin_status fit_image(uint64_t bytes, size_t *out_bytes, dunlin_error *error)
 {
     if (!dunlin__to_size(bytes, out_bytes)) {
@@ -355,6 +365,7 @@ static dunlin_status build(dunlin_pipeline *pipeline, const dunlin_shape *shape,
                          &pipeline->example_bytes, error));
     pipeline->n_scratch = dunlin__image_scratch(image);
     copy_normalisation(pipeline);
+    settle_border(pipeline);
     const dunlin_pipeline_options *options = &pipeline->options;
     const bool is_ahead = options->prefetch_bytes != 0;
     if (!make_maker(pipeline, &pipeline->own) || (is_ahead && !make_makers(pipeline))) {
