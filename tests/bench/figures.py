@@ -12,7 +12,7 @@ commit since then touched a layer that it depends on; `check` does not look at t
 In figures.json `take` names a member of the command's JSON: a path with dots, `a/b` a quotient, `|mib`, `|kib`, `|mb`, `|us` (of ns) a unit.
 results/torch.csv, by compare_torch.py, results/onnx_*.csv, by tests/models, results/own_images.csv, by own_images.py, and
 results/predict.csv, by compare_predict.py, results/ablations.csv, by ablate.py, results/compress.csv, by compress.py,
-results/integers.csv, by integers.py, results/neon.csv, by neon.py,
+results/integers.csv, by integers.py, results/neon.csv, by neon.py, results/storage_plans.csv, by storage_plans.py, results/storage_accuracy.csv, by storage_accuracy.py,
 results/secure.csv, by secure.py, results/torch_curve.csv, by torch_curve.py, and results/secagg_thousand.csv, by secagg_thousand.py, are tables of their own; the parameters of the ready-made networks are those of
 tests/golden/data/zoo.txt, which tests/golden/make_zoo.py writes. `beside` names a row of predict.csv, and {torch} is then how many times faster than PyTorch it is.
 """
@@ -32,6 +32,8 @@ import tempfile
 import integers_rows
 import kept_rows
 import neon
+import storage_accuracy
+import storage_plans
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -54,7 +56,7 @@ SECURE = HERE / "results" / "secure.csv"
 THOUSAND = HERE / "results" / "secagg_thousand.csv"
 COLUMNS = ["id", "name", "value", "processor", "commit", "date", "command"]
 PAGES = [ROOT / "README.md", HERE / "FIGURES.md", ROOT / "trainer" / "README.md", ROOT / "trainer" / "INTEGERS.md",
-         ROOT / "samples" / "README.md", ROOT / "sdk" / "SECAGG.md", ROOT / "server_mock" / "PRIVACY.md"]
+         ROOT / "trainer" / "STORAGE.md", ROOT / "samples" / "README.md", ROOT / "sdk" / "SECAGG.md", ROOT / "server_mock" / "PRIVACY.md"]
 UNITS = {"mib": 1048576.0, "kib": 1024.0, "mb": 1e6, "us": 1e3}
 OLDER = " (older)"
 
@@ -450,6 +452,9 @@ PARTS = {
     "integers": integers_table,
     "products": lambda: integers_table(is_products=True),
     "neon": neon.table,
+    "storage plans": storage_plans.table,
+    "storage bars": storage_plans.bars_table,
+    "storage accuracy": storage_accuracy.table,
     "own images": own_images_table,
     "first": lambda: figure_table(True),
     "all": lambda: figure_table(False),
