@@ -94,7 +94,7 @@ class Bench:
         report = self.folder / "report.tap"
         report.unlink(missing_ok=True)
         command = [self.path(build, program, is_unchanged), "-j1", "--fail-fast", "--timeout", str(WAIT_S), f"--tap={report}"]
-        environment = dict(os.environ, DUNLIN_CASES=cases, ASAN_OPTIONS="abort_on_error=1:detect_leaks=1")
+        environment = dict(os.environ, DUNLIN_CASES=cases, ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:detect_stack_use_after_return=0")
         environment["LSAN_OPTIONS"] = f"suppressions={self.tree}/tests/support/leaks.supp:print_suppressions=0"
         left_out = self.unsound.get(key, []) + (self.longest(key) if is_brief else [])
         pattern = test or ("!(" + "|".join(left_out) + ")" if left_out else "*")
