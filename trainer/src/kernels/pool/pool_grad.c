@@ -4,18 +4,11 @@
  */
 #include "kernels/epilogue/units.h"
 #include "kernels/gemm/gemm.h"
+#include "pool_share.h"
 #include "window.h"
 
 #define GRAD_CHANNELS 256 /* of a tile, at most */
 #define TILE_FLOATS 2048  /* of gathered pixels, on the stack: they stay in the first cache */
-
-/* What one window sends to a pixel: its addresses at the first channel. */
-typedef struct pool_share {
-    const float *g, *raw;
-    const uint8_t *index; /* max */
-    uint8_t tap;
-    float factor; /* average */
-} pool_share;
 
 uint64_t K(pool_workspace_bytes)(const dunlin_pool_shape *shape, uint64_t *out_sample_bytes)
 {
@@ -63,115 +56,6 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
     pool_windows_over(ix, reach, shape->stride_w, shape->pad_left, shape->out_w, &span.first,
                       &span.end);
     return span;
-}
-
-typedef struct pool_form {
-    bool is_max, is_plain;
-    bool goes_on; /* adds to what is in dx */
-} pool_form;
-
-/* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
- * knows that no store to dx changes it. */
-typedef struct pool_source {
-    dunlin_grad dy;
-    const uint8_t *index;
-    int64_t channels; /* of an output pixel's winners */
-} pool_source;
-
-static pool_source source_of(const dunlin_pool_call *call, bool is_max, int64_t sample,
-                             int64_t channel)
-{
-    const dunlin_pool_shape *shape = call->shape;
-    const int64_t pixel = sample * shape->out_h * shape->out_w;
-    pool_source from = {.dy = call->dy, .channels = shape->channels};
-    from.dy.g += pixel * from.dy.pitch + channel;
-    if (from.dy.raw != NULL) {
-        from.dy.raw += pixel * from.dy.raw_pitch + channel;
-        from.dy.slope += channel;
-        from.dy.offset += channel;
-    }
-    if (from.dy.factor != NULL) {
-        from.dy.factor += channel;
-    }
-    if (is_max) {
-        from.index = call->index + pixel * shape->channels + channel;
-    }
-    return from;
-}
-
-ALWAYS_INLINE pool_share share_of(const pool_source *from, pool_form form, int64_t pixel)
-{
-    pool_share share = {.g = from->dy.g + pixel * from->dy.pitch};
-    if (!form.is_plain && from->dy.raw != NULL) {
-        share.raw = from->dy.raw + pixel * from->dy.raw_pitch;
-    }
-    if (form.is_max) {
-        share.index = from->index + pixel * from->channels;
-    }
-    return share;
-}
-
-/* The gradient of the pooling's output. */
-ALWAYS_INLINE vfloat output_grad(const dunlin_grad *dy, pool_form form, const pool_share *share,
-                                 int64_t c, int32_t n)
-{
-    const vfloat g = vload_n(share->g + c, n);
-    if (form.is_plain) {
-        return g;
-    }
-    const vfloat v = dy->factor == NULL ? g : g * vload_n(dy->factor + c, n);
-    if (dy->raw == NULL) {
-        return v;
-    }
-    const vfloat raw = vload_n(share->raw + c, n);
-    const vfloat rest = vfma(raw, vload_n(dy->slope + c, n), vload_n(dy->offset + c, n));
-    return dy->factor == NULL ? g + rest : vfma(g, vload_n(dy->factor + c, n), rest);
-}
-
-/* The shares of n channels from c on, added in their order to zero or to what is in dx. A whole
- * vector is stored: what is above n is garbage. */
-ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const pool_share *shares,
-                              int n_shares, int64_t c, int32_t n, float *dx)
-{
-    vfloat sum = form.goes_on ? vload(dx + c) : vzero();
-    for (int i = 0; i < n_shares; i++) {
-        const vfloat v = output_grad(&from->dy, form, &shares[i], c, n);
-        if (form.is_max) {
-            sum = vadd_where(sum, v, vbytes_load(shares[i].index + c, n), shares[i].tap);
-        } else {
-            sum += v * vset1(shares[i].factor);
-        }
-    }
-    vstore(dx + c, sum);
-}
-
-ALWAYS_INLINE void sum_shares(const pool_source *from, pool_form form, const pool_share *shares,
-                              int n_shares, int64_t n_channels, float *dx)
-{
-    int64_t c = 0;
-    for (; c + VEC <= n_channels; c += VEC) {
-        sum_vector(from, form, shares, n_shares, c, VEC, dx);
-    }
-    if (c < n_channels) {
-        sum_vector(from, form, shares, n_shares, c, (int32_t)(n_channels - c), dx);
-    }
-}
-
-#define MAX_SHARES 16 /* at once */
-
-/* The usual numbers of windows over a pixel without a loop. */
-ALWAYS_INLINE void sum_few_shares(const pool_source *from, pool_form form, const pool_share *shares,
-                                  int n_shares, int64_t n_channels, float *dx)
-{
-    if (n_shares == 1) {
-        sum_shares(from, form, shares, 1, n_channels, dx);
-    } else if (n_shares == 2) {
-        sum_shares(from, form, shares, 2, n_channels, dx);
-    } else if (n_shares == 4) {
-        sum_shares(from, form, shares, 4, n_channels, dx);
-    } else {
-        sum_shares(from, form, shares, n_shares, n_channels, dx);
-    }
 }
 
 /* Of windows that do not overlap, with one vector of channels: each sends its gradient to one of
