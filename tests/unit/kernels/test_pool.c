@@ -3,6 +3,7 @@
  * hang over the edge; ties; gradients by differences.
  */
 #include "checks/buffers.h"
+#include "checks/places_check.h"
 #include "checks/sink_check.h"
 #include "checks/view_double.h"
 #include "random.h"
@@ -78,9 +79,9 @@ static void pool_open(pool_data *d, uint64_t *state)
     d->dy_double = buffer_doubles(d->dy, d->n_y);
     d->y_double = buffer_doubles(NULL, d->n_y);
     d->dx_double = buffer_doubles(NULL, d->n_x);
-    d->index = malloc((size_t)d->n_y);
+    d->index = places_new(d->n_y);
     d->index_expected = malloc((size_t)d->n_y);
-    cr_assert(d->index != NULL && d->index_expected != NULL);
+    cr_assert_not_null(d->index_expected);
 }
 
 static void pool_close(pool_data *d)
@@ -108,8 +109,7 @@ static void check_max(const dunlin_kernels *kernels, uint64_t seed)
     kernels->max_pool(&d.shape, d.n, d.x, d.y, d.index, NULL);
     cr_assert_lt(buffer_first_wrong(d.y, d.y_double, NULL, 0.0, d.n_y), 0, "%s: seed %llu",
                  kernels->isa, (unsigned long long)seed);
-    cr_assert_eq(memcmp(d.index, d.index_expected, (size_t)d.n_y), 0, "%s: index, seed %llu",
-                 kernels->isa, (unsigned long long)seed);
+    expect_places(kernels->isa, &d.shape, d.n_y, d.index, d.index_expected, seed);
     kernels->max_pool_grad(&d.shape, d.n, d.dy, d.index, d.dx, NULL);
     cr_assert_lt(buffer_first_wrong(d.dx, d.dx_double, NULL, 16.0, d.n_x), 0, "%s: seed %llu",
                  kernels->isa, (unsigned long long)seed);
@@ -236,9 +236,9 @@ static void check_nan(const dunlin_kernels *kernels)
     float y[3] = {0};
     uint8_t index[3] = {9, 9, 9};
     kernels->max_pool(&shape, 1, x, y, index, NULL);
-    cr_assert(isnan(y[0]) && index[0] == 1, "%s", kernels->isa);
-    cr_assert(isinf(y[1]) && index[1] == 0, "%s", kernels->isa);
-    cr_assert(isnan(y[2]) && index[2] == 0, "%s", kernels->isa);
+    cr_assert(isnan(y[0]) && place_number(&shape, index, 0) == 1, "%s", kernels->isa);
+    cr_assert(isinf(y[1]) && place_number(&shape, index, 1) == 0, "%s", kernels->isa);
+    cr_assert(isnan(y[2]) && place_number(&shape, index, 2) == 0, "%s", kernels->isa);
 }
 
 Test(pool, not_a_number_is_seen)
@@ -303,6 +303,7 @@ typedef struct sunk_pool {
     bool is_max, has_view, has_factor, has_raw;
     dunlin_view_fn fn;
     float *x, *scale, *shift, *g, *raw, *factor, *slope, *offset; /* as they lie */
+    uint8_t *signs; /* of a global average without a view; NULL: not kept */
     epilogue_data epilogue;
 } sunk_pool;
 
@@ -321,7 +322,9 @@ static void sunk_open(sunk_pool *d, uint64_t *state)
     pool_data *p = &d->pool;
     const int32_t channels = p->shape.channels;
     d->is_max = below(state, 2) == 1;
-    if (below(state, 4) == 0) { /* global */
+    const bool is_global = below(state, 4) == 0;
+    d->signs = NULL;
+    if (is_global) {
         d->is_max = false;
         p->shape = (dunlin_pool_shape){.in_h = p->shape.in_h,
                                        .in_w = p->shape.in_w,
@@ -335,6 +338,9 @@ static void sunk_open(sunk_pool *d, uint64_t *state)
         p->n_y = p->n * channels;
     }
     d->has_view = below(state, 2) == 1;
+    if (is_global && !d->has_view) {
+        d->signs = places_new(p->n_x / channels * dunlin__place_bytes(1, channels));
+    }
     d->fn = view_fn_random(state);
     d->has_factor = below(state, 2) == 1;
     d->has_raw = below(state, 2) == 1;
@@ -358,6 +364,7 @@ static void sunk_close(sunk_pool *d)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         buffer_free(all[i]);
     }
+    free(d->signs);
     epilogue_data_close(&d->epilogue);
     pool_close(&d->pool);
 }
@@ -381,11 +388,15 @@ static void sunk_reference(sunk_pool *d)
         }
     }
     if (d->is_max) {
-        reference_max_pool(&p->shape, p->n, p->x_double, p->y_double, NULL);
-        reference_max_pool_grad(&p->shape, p->n, p->dy_double, p->index, p->dx_double);
+        reference_max_pool(&p->shape, p->n, p->x_double, p->y_double, p->index_expected);
+        take_places(&p->shape, p->n_y, p->index, p->index_expected);
+        reference_max_pool_grad(&p->shape, p->n, p->dy_double, p->index_expected, p->dx_double);
     } else {
         reference_average_pool(&p->shape, p->n, p->x_double, p->y_double);
         reference_average_pool_grad(&p->shape, p->n, p->dy_double, p->dx_double);
+    }
+    for (int64_t i = 0; i < p->n_x && d->signs != NULL; i++) {
+        p->dx_double[i] = p->x[i] > -1.0f && p->x[i] < 2.0f ? p->dx_double[i] : 0.0;
     }
 }
 
@@ -404,6 +415,7 @@ static void sunk_forward(const dunlin_kernels *kernels, sunk_pool *d, float *y)
                              .y_pitch = d->y_pitch};
     call.y = y;
     call.index = d->is_max ? d->pool.index : NULL;
+    call.signs = d->signs;
     kernels->pool_forward(&call);
 }
 
@@ -411,6 +423,7 @@ static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t s
                           dunlin_threads *threads, epilogue_result *r)
 {
     const dunlin_pool_shape *shape = &d->pool.shape;
+    const int64_t sign_bytes = dunlin__place_bytes(1, shape->channels);
     epilogue_result_open(&d->epilogue, r);
     for (int64_t s = 0; s < d->pool.n; s += slice) {
         const int64_t in = s * shape->in_h * shape->in_w;
@@ -421,7 +434,8 @@ static void sunk_backward(const dunlin_kernels *kernels, sunk_pool *d, int64_t s
         dunlin_pool_call call = {.shape = shape,
                                  .is_max = d->is_max,
                                  .n_samples = slice,
-                                 .index = d->pool.index + out * shape->channels,
+                                 .index = d->pool.index + out * places_of_pixel(shape),
+                                 .signs = d->signs == NULL ? NULL : d->signs + in * sign_bytes,
                                  .dy = {.g = d->g + out * d->g_pitch,
                                         .pitch = d->g_pitch,
                                         .factor = d->has_factor ? d->factor : NULL,

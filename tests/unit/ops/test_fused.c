@@ -61,16 +61,17 @@ static int count_sums(const dunlin_step_graph *graph, int *out_n_kept)
     "layer4.1.bn,layer2.0.downsample.1,layer3.0.downsample.1,layer4.0.downsample.1"
 
 /* Of residual sums in a chain every second one is read through its terms; where batch norm is
- * frozen and untrained, so that nobody needs its raw tensor backward, none. */
+ * frozen and untrained, so that nobody needs its raw tensor backward, none. Of a ResNet's last one,
+ * which the global average alone reads, signs are kept. */
 Test(fused, every_second_residual_sum_is_kept)
 {
     static const struct {
         const char *name, *frozen;
         int n, n_kept;
     } cases[] = {{"mobilenet_v2", NULL, 10, 4},
-                 {"resnet18", NULL, 8, 4},
-                 {"resnet50", NULL, 16, 8},
-                 {"resnet18", RESNET18_NORMS, 8, 8}};
+                 {"resnet18", NULL, 8, 3},
+                 {"resnet50", NULL, 16, 7},
+                 {"resnet18", RESNET18_NORMS, 8, 7}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dunlin_model *model = open_zoo(cases[i].name);
         const dunlin_step_build_options options = {

@@ -71,6 +71,7 @@ typedef struct dunlin_emit_value {
     uint32_t norm;        /* the batch norm whose view it is (a node), or NONE: it is stored */
     float low, high;      /* it is clipped to this as it is stored, or when the view is read */
     bool is_masked_later; /* what alone reads it keeps its bounds, and is masked in its place */
+    bool has_signs;       /* the global average that alone reads it keeps a bit an element */
     dunlin_view_fn fn;    /* of a view, if that is no clip */
     uint32_t stored_as;   /* the activation's output that stands in its place, or NONE */
     uint32_t part_of;     /* the concatenation in whose tensor it is stored (a node), or NONE */

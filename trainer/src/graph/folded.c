@@ -9,6 +9,11 @@ bool dunlin__fuse_is_chained(const dunlin_emit *emit, size_t node_index)
     return emit->options->is_fused && emit->net->nodes[node_index].kind == DUNLIN_OP_CONCAT;
 }
 
+bool dunlin__emit_keeps_signs(const dunlin_emit *emit, uint32_t value)
+{
+    return emit->values[value].has_signs;
+}
+
 bool dunlin__emit_is_fused(const dunlin_emit *emit)
 {
     return emit->options->is_fused;

@@ -82,6 +82,10 @@ typedef struct dunlin_epilogue_ref {
 /* Views and sinks are in use; without, rows emit their plain kernels. */
 bool dunlin__emit_is_fused(const dunlin_emit *emit);
 
+/* The global average that alone reads the value keeps, for the backward pass, where it lies inside
+ * its bounds, and masks the value's gradient by that. */
+bool dunlin__emit_keeps_signs(const dunlin_emit *emit, uint32_t value);
+
 /* Something is stored in bfloat16 or int8. */
 bool dunlin__emit_is_rounding(const dunlin_emit *emit);
 

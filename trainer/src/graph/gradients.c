@@ -41,7 +41,7 @@ void dunlin__emit_reset_grads(dunlin_emit *emit)
 /* Its gradient is still to pass back through a clip or a function. */
 static bool wants_mask(const dunlin_emit_value *value)
 {
-    return dunlin__fuse_is_active(value) && !value->is_masked_later;
+    return dunlin__fuse_is_active(value) && !value->is_masked_later && !value->has_signs;
 }
 
 /* Batch norms whose sums are taken of this value's gradient; how many. */

@@ -239,8 +239,12 @@ typedef struct dunlin_pool_call {
     dunlin_view x; /* forward: normalised before the maximum is taken */
     float *y;
     int64_t y_pitch;
-    uint8_t *index; /* max: the winner's place in its window, one byte per output (kernel area <=
-                       255); forward: NULL if not wanted */
+    uint8_t *index; /* max: the winner's place in its window (kernel area <= 255), of an output
+                       pixel dunlin__place_bytes() of dunlin__place_bits() (place_bits.h); forward:
+                       NULL if not wanted */
+    uint8_t *signs; /* average over the whole image: 1 for each element of x strictly between x.low
+                       and x.high, of an input pixel dunlin__place_bytes() of DUNLIN_SIGN_BITS;
+                       backward the others' gradients are 0; NULL: none, and no mask */
     dunlin_grad dy;
     dunlin_epilogue dx;
     bool is_reset;   /* the sink's sums start from zero */

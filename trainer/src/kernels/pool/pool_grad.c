@@ -36,7 +36,8 @@ typedef struct pool_line {
 typedef struct pool_job {
     const dunlin_pool_call *call;
     void (*line_fn)(const struct pool_job *job, const pool_line *line);
-    bool is_flat; /* the sink knows no channels and its tensors are compact */
+    bool is_flat;        /* the sink knows no channels and its tensors are compact */
+    place_reader places; /* max: of the winners; else of the signs */
     pool_span columns[MAX_SPANS];
 } pool_job;
 
@@ -58,12 +59,16 @@ static pool_span span_of_column(const dunlin_pool_shape *shape, int64_t ix)
     return span;
 }
 
+#define APART_TAPS 4 /* of a packed window, whose places have 2 bits */
+
 /* Of windows that do not overlap, with one vector of channels: each sends its gradient to one of
  * its pixels, or to nobody. */
-static void apart_line(const pool_job *job, const pool_line *line)
+ALWAYS_INLINE void apart_line(const pool_job *job, const pool_line *line, bool is_packed)
 {
+    const pool_form form = {.is_max = true, .is_plain = true, .is_packed = is_packed};
     const dunlin_pool_shape *shape = job->call->shape;
-    const pool_source from = source_of(job->call, true, line->sample, line->channel);
+    const pool_source from = source_of(job->call, &job->places, form, line->sample, line->channel);
+    const place_at at = place_of(from.places, 0);
     const int32_t iy = (int32_t)line->iy + shape->pad_top; /* 32 bits divide faster */
     const int32_t ix = (int32_t)line->first_x + shape->pad_left;
     const int64_t oy = iy / shape->stride_h;
@@ -75,6 +80,10 @@ static void apart_line(const pool_job *job, const pool_line *line)
     const int64_t first_tap = tap_h * kernel_w;
     const int32_t n_channels = (int32_t)line->n_channels;
     const int64_t pitch = line->dx_pitch;
+    vbytes wanted[APART_TAPS]; /* of a packed winner, by the tap of its row */
+    for (int64_t i = 0; is_packed && i < min_i64(kernel_w, APART_TAPS); i++) {
+        wanted[i] = place_wanted(&at, place_repeat(DUNLIN_PLACE_BITS, first_tap + i));
+    }
     int64_t ox = ix / shape->stride_w;
     int64_t tap = ix % shape->stride_w;
     float *dx = line->dx;
@@ -83,16 +92,31 @@ static void apart_line(const pool_job *job, const pool_line *line)
         vfloat v = vzero();
         vbytes winner = {0};
         if (ox < out_w) {
-            const pool_share share = share_of(&from, (pool_form){.is_max = true, .is_plain = true},
-                                              oy * shape->out_w + ox);
+            const pool_share share = share_of(&from, form, oy * shape->out_w + ox);
             v = vload_n(share.g, n_channels);
-            winner = vbytes_load(share.index, n_channels);
+            winner = is_packed ? place_load(&at, share.index) & at.mask
+                               : vbytes_load(share.index, n_channels);
         }
         for (; tap < stride && dx < end; tap++, dx += pitch) {
-            const vfloat mine = vadd_where(vzero(), v, winner, (uint8_t)(first_tap + tap));
-            vstore(dx, tap < kernel_w ? mine : vzero());
+            vfloat mine = vzero();
+            if (tap < kernel_w && is_packed) {
+                mine = vadd_where(mine, v, winner ^ wanted[tap], 0);
+            } else if (tap < kernel_w) {
+                mine = vadd_where(mine, v, winner, (uint8_t)(first_tap + tap));
+            }
+            vstore(dx, mine);
         }
     }
+}
+
+static void apart_packed_line(const pool_job *job, const pool_line *line)
+{
+    apart_line(job, line, true);
+}
+
+static void apart_bytes_line(const pool_job *job, const pool_line *line)
+{
+    apart_line(job, line, false);
 }
 
 /* What all windows over a pixel send to it, in their order; pixels in theirs, since each one's last
@@ -100,7 +124,7 @@ static void apart_line(const pool_job *job, const pool_line *line)
 ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_line *line)
 {
     const dunlin_pool_shape shape = *job->call->shape;
-    const pool_source from = source_of(job->call, form.is_max, line->sample, line->channel);
+    const pool_source from = source_of(job->call, &job->places, form, line->sample, line->channel);
     const pool_span rows = span_of_row(&shape, line->iy);
     const int64_t tap_h = line->iy + shape.pad_top - rows.first * shape.stride_h;
     const int64_t n_pixels = line->n;
@@ -127,7 +151,7 @@ ALWAYS_INLINE void gather_line(const pool_job *job, pool_form form, const pool_l
                 }
                 pool_share *share = &shares[n++];
                 *share = share_of(&from, form, oy * shape.out_w + ox);
-                share->tap = (uint8_t)tap;
+                share->tap = form.is_packed ? place_repeat(DUNLIN_PLACE_BITS, tap) : (uint8_t)tap;
                 if (!form.is_max) {
                     const pool_window window = pool_window_at(&shape, oy, ox);
                     share->factor = pool_factor(&shape, &window);
@@ -163,7 +187,8 @@ ALWAYS_INLINE void gather_pixel(const dunlin_pool_shape *shape, pool_form form,
             }
             const pool_window window = pool_window_at(shape, oy, ox);
             pool_share share = share_of(from, form, oy * shape->out_w + ox);
-            share.tap = (uint8_t)(at_h / step_h * shape->kernel_w + at_w / step_w);
+            const int64_t tap = at_h / step_h * shape->kernel_w + at_w / step_w;
+            share.tap = form.is_packed ? place_repeat(DUNLIN_PLACE_BITS, tap) : (uint8_t)tap;
             share.factor = form.is_max ? 0.0f : pool_factor(shape, &window);
             sum_shares(from, form, &share, 1, line->n_channels, dx);
         }
@@ -173,7 +198,7 @@ ALWAYS_INLINE void gather_pixel(const dunlin_pool_shape *shape, pool_form form,
 ALWAYS_INLINE void dilated_line(const pool_job *job, pool_form form, const pool_line *line)
 {
     const dunlin_pool_shape shape = *job->call->shape;
-    const pool_source from = source_of(job->call, form.is_max, line->sample, line->channel);
+    const pool_source from = source_of(job->call, &job->places, form, line->sample, line->channel);
     for (int64_t i = 0; i < line->n; i++) {
         gather_pixel(&shape, form, &from, line, line->first_x + i, line->dx + i * line->dx_pitch);
     }
@@ -181,7 +206,8 @@ ALWAYS_INLINE void dilated_line(const pool_job *job, pool_form form, const pool_
 
 static void max_dilated_line(const pool_job *job, const pool_line *line)
 {
-    dilated_line(job, (pool_form){.is_max = true}, line);
+    const bool is_packed = job->places.form.bits < 8;
+    dilated_line(job, (pool_form){.is_max = true, .is_packed = is_packed}, line);
 }
 
 static void average_dilated_line(const pool_job *job, const pool_line *line)
@@ -191,12 +217,17 @@ static void average_dilated_line(const pool_job *job, const pool_line *line)
 
 static void max_line(const pool_job *job, const pool_line *line)
 {
-    gather_line(job, (pool_form){.is_max = true, .is_plain = true}, line);
+    if (job->places.form.bits < 8) {
+        gather_line(job, (pool_form){.is_max = true, .is_plain = true, .is_packed = true}, line);
+    } else {
+        gather_line(job, (pool_form){.is_max = true, .is_plain = true}, line);
+    }
 }
 
 static void max_grad_line(const pool_job *job, const pool_line *line)
 {
-    gather_line(job, (pool_form){.is_max = true}, line);
+    const bool is_packed = job->places.form.bits < 8;
+    gather_line(job, (pool_form){.is_max = true, .is_packed = is_packed}, line);
 }
 
 static void average_line(const pool_job *job, const pool_line *line)
@@ -221,18 +252,50 @@ static epilogue_rows rows_of(const dunlin_pool_call *call, const unit_block *blo
                            .sums_pitch = block->n_channels};
 }
 
+/* One gradient for all pixels of a block, each element where its sign is set. */
+static void masked_rows(const pool_job *job, const unit_block *block, const float *gradient,
+                        epilogue_rows *rows)
+{
+    const dunlin_pool_call *call = job->call;
+    const int64_t pixel_bytes = job->places.form.pixel_bytes;
+    const uint8_t set = place_repeat(DUNLIN_SIGN_BITS, 1);
+    const int64_t pitch = round_up(block->n_channels, VEC);
+    const int64_t n_pixels = TILE_FLOATS / pitch;
+    const uint8_t *signs = call->signs + rows->pixel * pixel_bytes;
+    float tile[TILE_FLOATS];
+    rows->dx = tile;
+    rows->dx_pitch = pitch;
+    for (int64_t i = 0; i < block->n_rows; i += n_pixels, rows->pixel += n_pixels) {
+        rows->n_rows = min_i64(n_pixels, block->n_rows - i);
+        for (int64_t c = 0; c < block->n_channels; c += VEC) {
+            const place_at at = place_of(&job->places, block->channel + c);
+            const vfloat v = vload(gradient + c);
+            for (int64_t k = 0; k < rows->n_rows; k++) {
+                const vbytes loaded = place_load(&at, signs + (i + k) * pixel_bytes);
+                vstore(tile + k * pitch + c, vkeep(v, place_compare(&at, loaded, set)));
+            }
+        }
+        K(epilogue_rows)(&call->dx, rows);
+    }
+}
+
 /* A window over the whole image: one gradient for all its pixels. */
 static void global_block(const void *ctx, const unit_block *block)
 {
-    const dunlin_pool_call *call = ((const pool_job *)ctx)->call;
+    const pool_job *job = ctx;
+    const dunlin_pool_call *call = job->call;
     const pool_window window = pool_window_at(call->shape, 0, 0);
     const pool_form form = {.is_max = false};
-    const pool_source from = source_of(call, false, block->sample, block->channel);
+    const pool_source from = source_of(call, &job->places, form, block->sample, block->channel);
     pool_share share = share_of(&from, form, 0);
     share.factor = pool_factor(call->shape, &window);
     float tile[UNIT_CHANNELS + VEC];
     sum_shares(&from, form, &share, 1, block->n_channels, tile);
     epilogue_rows rows = rows_of(call, block);
+    if (call->signs != NULL) {
+        masked_rows(job, block, tile, &rows);
+        return;
+    }
     rows.dx = tile;
     K(epilogue_rows)(&call->dx, &rows);
 }
@@ -310,13 +373,17 @@ void K(pool_backward)(const dunlin_pool_call *call)
     pool_job pool;
     pool.call = call;
     pool.is_flat = epilogue_is_flat(&call->dx, shape->channels);
+    pool.places = place_reader_of(call->is_max ? dunlin__place_bits(shape) : DUNLIN_SIGN_BITS,
+                                  shape->channels);
     const bool is_plain = grad_is_plain(&call->dy);
     const bool is_apart = shape->kernel_h <= shape->stride_h &&
                           shape->kernel_w <= shape->stride_w && shape->channels <= VEC;
     if (is_dilated(shape)) {
         pool.line_fn = call->is_max ? max_dilated_line : average_dilated_line;
     } else if (call->is_max && is_plain) {
-        pool.line_fn = is_apart ? apart_line : max_line;
+        pool.line_fn = !is_apart                    ? max_line
+                       : pool.places.form.bits == 8 ? apart_bytes_line
+                                                    : apart_packed_line;
     } else if (call->is_max) {
         pool.line_fn = max_grad_line;
     } else {

@@ -5,35 +5,42 @@
 #define DUNLIN_KERNELS_POOL_SHARE_H
 
 #include "kernels/gemm/gemm.h"
+#include "place_pack.h"
 #include "window.h"
 
 /* What one window sends to a pixel: its addresses at the first channel. */
 typedef struct pool_share {
     const float *g, *raw;
-    const uint8_t *index; /* max */
-    uint8_t tap;
-    float factor; /* average */
+    const uint8_t *index; /* max: of the pixel; in bytes, of its first channel */
+    uint8_t tap;          /* in all fields of a byte, if there are several */
+    float factor;         /* average */
 } pool_share;
 
 typedef struct pool_form {
     bool is_max, is_plain;
-    bool goes_on; /* adds to what is in dx */
+    bool is_packed; /* max: winners of 2 bits */
+    bool goes_on;   /* adds to what is in dx */
 } pool_form;
 
 /* A line's gradients and winners at its sample and first channel; a copy, so that the compiler
  * knows that no store to dx changes it. */
 typedef struct pool_source {
     dunlin_grad dy;
-    const uint8_t *index;
-    int64_t channels; /* of an output pixel's winners */
+    const uint8_t *index; /* in bytes, at the first channel */
+    int64_t pixel_bytes;  /* of an output pixel's winners */
+    int64_t channel;
+    const place_reader *places;
 } pool_source;
 
-static pool_source source_of(const dunlin_pool_call *call, bool is_max, int64_t sample,
-                             int64_t channel)
+static pool_source source_of(const dunlin_pool_call *call, const place_reader *places,
+                             pool_form form, int64_t sample, int64_t channel)
 {
     const dunlin_pool_shape *shape = call->shape;
     const int64_t pixel = sample * shape->out_h * shape->out_w;
-    pool_source from = {.dy = call->dy, .channels = shape->channels};
+    pool_source from = {.dy = call->dy,
+                        .pixel_bytes = places->form.pixel_bytes,
+                        .channel = channel,
+                        .places = places};
     from.dy.g += pixel * from.dy.pitch + channel;
     if (from.dy.raw != NULL) {
         from.dy.raw += pixel * from.dy.raw_pitch + channel;
@@ -43,8 +50,8 @@ static pool_source source_of(const dunlin_pool_call *call, bool is_max, int64_t 
     if (from.dy.factor != NULL) {
         from.dy.factor += channel;
     }
-    if (is_max) {
-        from.index = call->index + pixel * shape->channels + channel;
+    if (form.is_max) {
+        from.index = call->index + pixel * from.pixel_bytes + (form.is_packed ? 0 : channel);
     }
     return from;
 }
@@ -56,7 +63,7 @@ ALWAYS_INLINE pool_share share_of(const pool_source *from, pool_form form, int64
         share.raw = from->dy.raw + pixel * from->dy.raw_pitch;
     }
     if (form.is_max) {
-        share.index = from->index + pixel * from->channels;
+        share.index = from->index + pixel * from->pixel_bytes;
     }
     return share;
 }
@@ -84,9 +91,16 @@ ALWAYS_INLINE void sum_vector(const pool_source *from, pool_form form, const poo
                               int n_shares, int64_t c, int32_t n, float *dx)
 {
     vfloat sum = form.goes_on ? vload(dx + c) : vzero();
+    place_at at = {.bytes = 1};
+    if (form.is_packed) {
+        at = place_of(from->places, from->channel + c);
+    }
     for (int i = 0; i < n_shares; i++) {
         const vfloat v = output_grad(&from->dy, form, &shares[i], c, n);
-        if (form.is_max) {
+        if (form.is_packed) {
+            const vbytes winners = place_load(&at, shares[i].index);
+            sum = vadd_where(sum, v, place_compare(&at, winners, shares[i].tap), 0);
+        } else if (form.is_max) {
             sum = vadd_where(sum, v, vbytes_load(shares[i].index + c, n), shares[i].tap);
         } else {
             sum += v * vset1(shares[i].factor);

@@ -378,6 +378,24 @@ ALWAYS_INLINE vfloat vmasked(vfloat v, vfloat by, vfloat low, vfloat high)
 #endif
 }
 
+/* 1 where low < v < high, else 0. */
+ALWAYS_INLINE vbytes vinside(vfloat v, vfloat low, vfloat high)
+{
+    const vint inside = (vint)(v > low) & (vint)(v < high) & 1;
+    return __builtin_convertvector(inside, vbytes);
+}
+
+/* v where the byte is 0, else zero. */
+ALWAYS_INLINE vfloat vkeep(vfloat v, vbytes bytes)
+{
+#if defined(__AVX512F__)
+    const __mmask16 kept = _mm_cmpeq_epi8_mask((__m128i)bytes, _mm_setzero_si128());
+    return (vfloat)_mm512_maskz_mov_ps(kept, (__m512)v);
+#else
+    return (vfloat)((vint)v & (__builtin_convertvector(bytes, vint) == 0));
+#endif
+}
+
 /* Copies a run of floats that is often shorter than what pays for a call of memcpy. */
 ALWAYS_INLINE void vcopy(float *to, const float *from, int64_t n)
 {

@@ -3,7 +3,8 @@
  *
  * Invariant: a window reaches over a pixel of the image (padding is smaller than the window, and
  * no window starts beyond the image). For the backward pass the maximum keeps the winner's place in
- * its window, one byte per output; averages keep nothing.
+ * its window, a few bits per output; averages keep nothing, but a global one the signs that an
+ * activation before it would be kept for.
  */
 #include "ops/common/support.h"
 #include "pool_fused.h"
@@ -127,7 +128,7 @@ static void forward_max(dunlin_emit *emit, const dunlin_net_node *node)
     if (params.has_index) {
         uint32_t index =
             dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
-                                dunlin__op_elements(emit, node->output), DUNLIN_MEM_SAVED);
+                                dunlin__op_place_bytes(&params.shape), DUNLIN_MEM_SAVED);
         accesses[2] = (dunlin_mem_access){index, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP};
         dunlin__emit_save(emit, 0, index);
     }

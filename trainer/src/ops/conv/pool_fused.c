@@ -7,16 +7,18 @@
 #include "pool_fused.h"
 
 #include "graph/rounded.h"
+#include "kernels/api/place_bits.h"
 #include "ops/common/support.h"
+#include "pool_shapes.h"
 
-enum { SAVED_INDEX = 0 };
+enum { SAVED_INDEX = 0, SAVED_SIGNS = 0 }; /* a pooling has one of them */
 
 typedef struct pool_params {
     dunlin_pool_shape shape;
     bool is_max;
     dunlin_view_ref x;
     dunlin_store_ref y;
-    int32_t index; /* -1: none */
+    int32_t index, signs; /* -1: none */
     dunlin_grad_ref dy;
     dunlin_epilogue_ref dx;
 } pool_params;
@@ -29,6 +31,7 @@ static dunlin_pool_call pool_call(const dunlin_kernel_call *call)
         .is_max = p->is_max,
         .n_samples = call->n_samples,
         .index = p->index < 0 ? NULL : call->operands[p->index],
+        .signs = p->signs < 0 ? NULL : call->operands[p->signs],
         .is_reset = call->is_first,
         .workspace = call->workspace,
         .threads = call->run->threads,
@@ -100,17 +103,27 @@ static void run(dunlin_emit *emit, const dunlin_step_kernel *kernel, const char 
 void dunlin__op_emit_fused_pool(dunlin_emit *emit, const dunlin_net_node *node,
                                 const dunlin_pool_shape *shape)
 {
-    pool_params params = {.shape = *shape, .is_max = node->kind == DUNLIN_OP_MAX_POOL, .index = -1};
+    pool_params params = {
+        .shape = *shape, .is_max = node->kind == DUNLIN_OP_MAX_POOL, .index = -1, .signs = -1};
+    const bool has_gradient = dunlin__emit_mode(emit) == DUNLIN_EMIT_TRAIN &&
+                              dunlin__emit_needs_grad(emit, node->inputs[0]);
     dunlin_op_list list = {.n = 0};
     dunlin__emit_store(emit, node->output, false, &list, &params.y);
     dunlin__emit_read_view(emit, node->inputs[0], &list, DUNLIN_MEM_MAP, &params.x);
-    if (params.is_max && dunlin__emit_mode(emit) == DUNLIN_EMIT_TRAIN &&
-        dunlin__emit_needs_grad(emit, node->inputs[0])) {
-        const uint32_t index =
-            dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
-                                dunlin__op_elements(emit, node->output), DUNLIN_MEM_SAVED);
+    if (params.is_max && has_gradient) {
+        const uint32_t index = dunlin__emit_tensor(emit, "/index", DUNLIN_U8, true,
+                                                   dunlin__op_place_bytes(shape), DUNLIN_MEM_SAVED);
         params.index = dunlin__op_touch(&list, index, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP);
         dunlin__emit_save(emit, SAVED_INDEX, index);
+    }
+    if (has_gradient && dunlin__emit_keeps_signs(emit, node->inputs[0])) {
+        const uint32_t signs =
+            dunlin__emit_tensor(emit, "/signs", DUNLIN_U8, true,
+                                (int64_t)shape->in_h * shape->in_w *
+                                    dunlin__place_bytes(DUNLIN_SIGN_BITS, shape->channels),
+                                DUNLIN_MEM_SAVED);
+        params.signs = dunlin__op_touch(&list, signs, DUNLIN_MEM_WRITE, DUNLIN_MEM_MAP);
+        dunlin__emit_save(emit, SAVED_SIGNS, signs);
     }
     run(emit, &forward_kernel, "", &params, &list);
 }
@@ -121,7 +134,8 @@ void dunlin__op_emit_fused_pool_grad(dunlin_emit *emit, const dunlin_net_node *n
     if (!dunlin__emit_needs_grad(emit, node->inputs[0])) {
         return;
     }
-    pool_params params = {.shape = *shape, .is_max = node->kind == DUNLIN_OP_MAX_POOL, .index = -1};
+    pool_params params = {
+        .shape = *shape, .is_max = node->kind == DUNLIN_OP_MAX_POOL, .index = -1, .signs = -1};
     dunlin_op_list list = {.n = 0};
     dunlin__emit_finish_grad(emit, node->output);
     dunlin__emit_epilogue(emit, node->inputs[0], &list, &params.dx);
@@ -129,6 +143,10 @@ void dunlin__op_emit_fused_pool_grad(dunlin_emit *emit, const dunlin_net_node *n
     dunlin__emit_read_grad(emit, node->output, &list, (uint8_t)parts, &params.dy);
     if (params.is_max) {
         params.index = dunlin__op_touch(&list, dunlin__emit_saved(emit, SAVED_INDEX),
+                                        DUNLIN_MEM_READ, (uint8_t)parts);
+    }
+    if (dunlin__emit_keeps_signs(emit, node->inputs[0])) {
+        params.signs = dunlin__op_touch(&list, dunlin__emit_saved(emit, SAVED_SIGNS),
                                         DUNLIN_MEM_READ, (uint8_t)parts);
     }
     dunlin__op_trim(&list, parts);

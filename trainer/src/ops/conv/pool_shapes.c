@@ -3,6 +3,8 @@
  */
 #include "pool_shapes.h"
 
+#include "kernels/api/place_bits.h"
+
 #include <mem/support.h>
 
 #include <inttypes.h>
@@ -45,6 +47,12 @@ dunlin_pool_shape dunlin__op_pool_shape(const dunlin_net *net, const dunlin_net_
     shape.dilation_w = p->dilation_w;
     shape.counts_padding = p->counts_padding;
     return shape;
+}
+
+int64_t dunlin__op_place_bytes(const dunlin_pool_shape *shape)
+{
+    return (int64_t)shape->out_h * shape->out_w *
+           dunlin__place_bytes(dunlin__place_bits(shape), shape->channels);
 }
 
 dunlin_status dunlin__op_infer_pool(dunlin_net *net, dunlin_net_node *node, dunlin_error *error)

@@ -12,6 +12,8 @@
 
 /* The window of a node of one of these operators over its input. */
 dunlin_pool_shape dunlin__op_pool_shape(const dunlin_net *net, const dunlin_net_node *node);
+/* Bytes a sample of the places of its maxima. */
+int64_t dunlin__op_place_bytes(const dunlin_pool_shape *shape);
 /* The output of such a node; MODEL if the padding is as large as the window, or no window fits. */
 DUNLIN_NODISCARD dunlin_status dunlin__op_infer_pool(dunlin_net *net, dunlin_net_node *node,
                                                      dunlin_error *error);

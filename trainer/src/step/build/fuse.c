@@ -194,6 +194,15 @@ static void mask_later(dunlin_emit *emit, const dunlin_net_node *node)
     from->is_masked_later = true;
 }
 
+/* A global average needs nothing of its input but where its gradient is masked: a bit an element.
+ */
+static void keep_signs(dunlin_emit *emit, const dunlin_net_node *node)
+{
+    dunlin_emit_value *from = &emit->values[node->inputs[0]];
+    const bool is_clipped = from->low > -HUGE_VALF || from->high < HUGE_VALF;
+    from->has_signs = is_clipped && from->norm == DUNLIN_STEP_NONE && from->n_edges == 1;
+}
+
 /* The function as views have it; a clip: they do not. */
 static dunlin_view_fn view_fn_of(const dunlin_net_node *node)
 {
@@ -295,6 +304,7 @@ static void reset(dunlin_emit *emit)
         value->low = -HUGE_VALF;
         value->high = HUGE_VALF;
         value->is_masked_later = false;
+        value->has_signs = false;
         value->stat.sums = DUNLIN_STEP_NONE;
         value->stat.about = DUNLIN_STEP_NONE;
     }
@@ -334,6 +344,8 @@ void dunlin__fuse_plan(dunlin_emit *emit)
         if (net->nodes[i].kind == DUNLIN_OP_CONCAT) {
             place_leaves(emit, i);
             find_common_clip(emit, i);
+        } else if (net->nodes[i].kind == DUNLIN_OP_GLOBAL_AVERAGE_POOL) {
+            keep_signs(emit, &net->nodes[i]);
         } else if (net->nodes[i].n_inputs > 0) {
             mask_later(emit, &net->nodes[i]);
         }
