@@ -253,29 +253,29 @@ static epilogue_rows rows_of(const dunlin_pool_call *call, const unit_block *blo
 }
 
 /* One gradient for all pixels of a block, each element where its sign is set. */
-static void masked_rows(const pool_job *job, const unit_block *block, const float *gradient,
-                        epilogue_rows *rows)
+static void masked_rows(const pool_job *job, const unit_block *block, const float *gradient)
 {
     const dunlin_pool_call *call = job->call;
     const int64_t pixel_bytes = job->places.form.pixel_bytes;
     const uint8_t set = place_repeat(DUNLIN_SIGN_BITS, 1);
     const int64_t pitch = round_up(block->n_channels, VEC);
     const int64_t n_pixels = TILE_FLOATS / pitch;
-    const uint8_t *signs = call->signs + rows->pixel * pixel_bytes;
     float tile[TILE_FLOATS];
-    rows->dx = tile;
-    rows->dx_pitch = pitch;
-    for (int64_t i = 0; i < block->n_rows; i += n_pixels, rows->pixel += n_pixels) {
-        rows->n_rows = min_i64(n_pixels, block->n_rows - i);
+    epilogue_rows rows = rows_of(call, block);
+    const uint8_t *signs = call->signs + rows.pixel * pixel_bytes;
+    rows.dx = tile;
+    rows.dx_pitch = pitch;
+    for (int64_t i = 0; i < block->n_rows; i += n_pixels, rows.pixel += n_pixels) {
+        rows.n_rows = min_i64(n_pixels, block->n_rows - i);
         for (int64_t c = 0; c < block->n_channels; c += VEC) {
             const place_at at = place_of(&job->places, block->channel + c);
             const vfloat v = vload(gradient + c);
-            for (int64_t k = 0; k < rows->n_rows; k++) {
+            for (int64_t k = 0; k < rows.n_rows; k++) {
                 const vbytes loaded = place_load(&at, signs + (i + k) * pixel_bytes);
                 vstore(tile + k * pitch + c, vkeep(v, place_compare(&at, loaded, set)));
             }
         }
-        K(epilogue_rows)(&call->dx, rows);
+        K(epilogue_rows)(&call->dx, &rows);
     }
 }
 
@@ -291,11 +291,11 @@ static void global_block(const void *ctx, const unit_block *block)
     share.factor = pool_factor(call->shape, &window);
     float tile[UNIT_CHANNELS + VEC];
     sum_shares(&from, form, &share, 1, block->n_channels, tile);
-    epilogue_rows rows = rows_of(call, block);
     if (call->signs != NULL) {
-        masked_rows(job, block, tile, &rows);
+        masked_rows(job, block, tile);
         return;
     }
+    epilogue_rows rows = rows_of(call, block);
     rows.dx = tile;
     K(epilogue_rows)(&call->dx, &rows);
 }
