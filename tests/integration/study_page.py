@@ -287,6 +287,7 @@ def main():
             "files": "[...document.querySelectorAll('a')].map(a => a.getAttribute('href')).filter(h => h.endsWith('.csv'))",
             "heads": "[...document.querySelectorAll('h2')].map(h => h.id)",
             "dots": "[...document.querySelectorAll('.claims td.word')].map(c => c.className)",
+            "folded": "[...document.querySelectorAll('details')].filter(d => d.querySelector('.claims')).map(d => d.querySelector('summary').textContent)",
         }, named=[named_study()])
         check_page(seen, 2)
         in_text(words, "Of 5 figures, 1 holds, 1 holds in part, 2 do not hold, 1 not run here", "up to 4.33 x", "the best of 3 cases: lenet5: batch 50, vdnn 10",
@@ -296,7 +297,8 @@ def main():
         not_in_text(words, "undefined", "NaN", "null")
         check(seen["calls"]["heads"] == ["curve", "melon", "melon_curve"], "sections: %s" % seen["calls"]["heads"])
         check(seen["calls"]["files"] == ["curve.csv", "melon_claims.csv", "melon_curve.csv"], "files: %s" % seen["calls"]["files"])
-        check(seen["calls"]["dots"] == ["word w0", "word w1", "word w2", "word w3", "word w2"], "words: %s" % seen["calls"]["dots"])
+        check(seen["calls"]["dots"] == ["word w0", "word w1", "word w2", "word w2", "word w3"], "words: %s" % seen["calls"]["dots"])
+        check(seen["calls"]["folded"] == ["1 figure not run here"], "folded: %s" % seen["calls"]["folded"])
     print("study_page.py: ok")
     return 0
 

@@ -32,7 +32,18 @@ function claimWords(rows) {
   return said;
 }
 
+// Those that were run; the others one beside the other where they can be opened, unless they are all.
 function claimTable(into, rows) {
+  const others = rows.filter(r => wordOf(r) === "not run here");
+  if (others.length === 0 || others.length === rows.length) return claimRows(into, rows);
+  claimRows(into, rows.filter(r => !others.includes(r)));
+  const more = element("details");
+  more.append(element("summary", `${count(others.length, "figure", "figures")} not run here`));
+  claimRows(more, others);
+  into.append(more);
+}
+
+function claimRows(into, rows) {
   const made = element("table", undefined, "claims");
   const head = made.createTHead().insertRow();
   for (const c of ["figure", "the paper", "here", "", "what differs, and the rule"]) head.append(element("th", c));

@@ -3,6 +3,8 @@ const has = x => typeof x === "number" && isFinite(x);
 const unique = (rows, key) => [...new Set(rows.map(r => r[key]))];
 const mean = values => values.reduce((a, b) => a + b, 0) / values.length;
 const percent = x => (100 * x).toFixed(Math.abs(x) < 0.1 ? 1 : 0) + " %";
+// With its sign, but no minus before a zero.
+const signed1 = x => { const text = x.toFixed(1); return +text === 0 ? text.replace("-", "") : x > 0 ? "+" + text : text; };
 const percent1 = x => isFinite(x) ? (100 * x).toFixed(1) + " %" : "none";
 const times = x => (x < 100 ? x.toFixed(2) : x.toFixed(0)) + " x";
 const size = n => {

@@ -49,7 +49,7 @@ words.precision = (rows, each) => {
       if (mine.length === 0) return { text: `${p} diverged`, isAgainst: true };
       const points = 100 * (of(mine) - of(base)), time = costRatios(one.rows, p, "time_cpu_s"), rounds = costRatios(one.rows, p, "round");
       const cost = [[rounds, "the rounds"], [time, "the processor time"]].filter(([v]) => v.length > 0).map(([v, what]) => `${times(median(v))} ${what}`);
-      return { text: `${p} ${percent1(of(mine))} (${points >= 0 ? "+" : ""}${points.toFixed(1)} points${cost.length > 0 ? `; ${cost.join(" and ")} to the accuracy that both reach` : ""})`, isAgainst: points < 0 };
+      return { text: `${p} ${percent1(of(mine))} (${signed1(points)} points${cost.length > 0 ? `; ${cost.join(" and ")} to the accuracy that both reach` : ""})`, isAgainst: points < 0 };
     });
     const error = standardError(of(base), testSize(base[0]));
     said.push([`${labelOf(one.model)} on ${one.dataset}, ${one.setting}: float32 ends at ${percent1(of(base))}${spread(base.map(r => r.accuracy))}, ${parts.map(p => p.text).join(", ")}${base.length < 2 ? `; ${oneSeed}` : ""}${has(error) ? `; a standard error of the test set is ${(100 * error).toFixed(1)} points` : ""}.`, parts.length > 0 && parts.every(p => p.isAgainst)]);
