@@ -41,7 +41,9 @@ static inline place_reader place_reader_of(int32_t bits, int64_t channels)
         const int64_t plane = i / reader.form.group_bytes;
         const int64_t last_plane = i / reader.form.last_bytes;
         reader.masks[0][i] = (uint8_t)(ones << (plane * bits));
-        reader.masks[1][i] = last_plane * bits < 8 ? (uint8_t)(ones << (last_plane * bits)) : 0;
+        if (last_plane * bits < 8) {
+            reader.masks[1][i] = (uint8_t)(ones << (last_plane * bits));
+        }
     }
     return reader;
 }
