@@ -10,6 +10,7 @@
 
 #include <criterion/criterion.h>
 
+#include <math.h>
 #include <string.h>
 
 TestSuite(pools, .init = open_net, .fini = close_net);
@@ -209,6 +210,47 @@ Test(pools, parts_train)
     }
     end(x);
     check(2080);
+}
+
+static uint32_t clipped_conv(uint32_t x, int32_t channels, float low, float high)
+{
+    return make_clip(&net, make_conv(&net, x, channels, &(dunlin_net_conv){.groups = 1}, true), low,
+                     high);
+}
+
+/* Behind an activation a global average masks the gradient itself, by a bit an element: of a
+ * convolution, whole groups of channels and parts of them; of a residual sum whose batch norm takes
+ * its sums of that gradient; of a concatenation; and not where another one reads it, too. */
+Test(pools, global_averages_of_activations)
+{
+    static const int32_t channels[] = {1, 5, 9, 16, 21, 40};
+    for (uint64_t i = 0; i < sizeof channels / sizeof channels[0]; i++) {
+        const bool is_both = i % 2 == 1;
+        const uint32_t x = make_input(&net, 2, 4, 3);
+        end(make_global_pool(&net, clipped_conv(x, channels[i], is_both ? -0.25F : 0.0F,
+                                                is_both ? 0.5F : HUGE_VALF)));
+        check(2140 + i);
+        reopen();
+    }
+    end(make_global_pool(&net, clipped_conv(make_signal(&net, 2, 9), 6, 0.0F, HUGE_VALF)));
+    check(2150);
+    reopen();
+    uint32_t x = begin_image(18, 4, 4);
+    const uint32_t normed =
+        make_batch_norm(&net, make_conv(&net, x, 18, &(dunlin_net_conv){.groups = 1}, false));
+    end(make_global_pool(&net, make_clip(&net, make_add(&net, normed, x), 0.0F, HUGE_VALF)));
+    const check_options options = {.n = 4, .seed = test_seed(2151), .n_probes = 25};
+    cr_assert(check_net(&net, &options)); /* a barrier, so no slices */
+    reopen();
+    x = make_input(&net, 2, 4, 4);
+    const uint32_t parts[] = {clipped_conv(x, 3, 0.0F, HUGE_VALF),
+                              clipped_conv(x, 14, 0.0F, HUGE_VALF)};
+    end(make_global_pool(&net, make_concat(&net, parts, 2)));
+    check(2152);
+    reopen();
+    x = clipped_conv(make_input(&net, 2, 3, 3), 4, 0.0F, HUGE_VALF);
+    end(join(make_global_pool(&net, x), x, DUNLIN_BINARY_MUL));
+    check(2153);
 }
 
 static uint32_t response_norm(uint32_t x, int32_t size, float alpha, float beta, float bias)
