@@ -127,27 +127,20 @@ ALWAYS_INLINE place_at place_of(const place_reader *reader, int64_t c)
 /* The group's bytes, again and again. */
 ALWAYS_INLINE vbytes place_load(const place_at *at, const uint8_t *pixel)
 {
+    typedef uint16_t pairs __attribute__((vector_size(VEC)));
+    typedef uint32_t fours __attribute__((vector_size(VEC)));
     const uint8_t *from = pixel + at->offset;
-    uint64_t word = 0;
     if (at->bytes == 4) {
         uint32_t bytes = 0;
         memcpy(&bytes, from, sizeof bytes);
-        word = bytes * UINT64_C(0x0000000100000001);
-    } else if (at->bytes == 2) {
+        return (vbytes)((fours){0} + bytes);
+    }
+    if (at->bytes == 2) {
         uint16_t bytes = 0;
         memcpy(&bytes, from, sizeof bytes);
-        word = bytes * UINT64_C(0x0001000100010001);
-    } else {
-        word = *from * UINT64_C(0x0101010101010101);
+        return (vbytes)((pairs){0} + bytes);
     }
-#if VEC == 16
-    typedef uint64_t pair __attribute__((vector_size(16)));
-    return (vbytes)(pair){word, word};
-#else
-    vbytes v;
-    memcpy(&v, &word, sizeof v);
-    return v;
-#endif
+    return (vbytes){0} + *from;
 }
 
 /* A number in all fields of a byte. */

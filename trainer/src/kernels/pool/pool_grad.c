@@ -100,7 +100,7 @@ ALWAYS_INLINE void apart_line(const pool_job *job, const pool_line *line, bool i
         for (; tap < stride && dx < end; tap++, dx += pitch) {
             vfloat mine = vzero();
             if (tap < kernel_w && is_packed) {
-                mine = vadd_where(mine, v, winner ^ wanted[tap], 0);
+                mine = vadd_equal(mine, v, winner, wanted[tap]);
             } else if (tap < kernel_w) {
                 mine = vadd_where(mine, v, winner, (uint8_t)(first_tap + tap));
             }

@@ -297,6 +297,17 @@ ALWAYS_INLINE vfloat vadd_where(vfloat a, vfloat b, vbytes bytes, uint8_t is)
 #endif
 }
 
+/* a + b where two bytes are the same, else a. */
+ALWAYS_INLINE vfloat vadd_equal(vfloat a, vfloat b, vbytes bytes, vbytes others)
+{
+#if defined(__AVX512F__)
+    const __mmask16 where = _mm_cmpeq_epi8_mask((__m128i)bytes, (__m128i)others);
+    return (vfloat)_mm512_mask_add_ps((__m512)a, where, (__m512)a, (__m512)b);
+#else
+    return a + (vfloat)((vint)b & (__builtin_convertvector(bytes ^ others, vint) == 0));
+#endif
+}
+
 /* Where a maximum was found: as it is fastest to select. */
 #if defined(__AVX512F__)
 typedef vbytes vplace;
